@@ -347,8 +347,15 @@ class Instance:
         state = changed(cursor.snapshot, request, uuid4().hex[:12], int(time.time() * 1000))
         self.meta.move(client_id, replace(cursor, snapshot=state.text))
         stream.restart()
-        name, tables = f"snapshot.{state.phase.value}", some(state.tables)
-        self._log.event(self.config.destination, name, client_id=client_id, id=state.id, tables=tables, rows=state.rows)
+        self._log.event(
+            self.config.destination,
+            "snapshot.changed",
+            client_id=client_id,
+            snapshot=state.id,
+            phase=state.phase.value,
+            tables=some(state.tables),
+            rows=state.rows,
+        )
         written = await self.flush()
         self._check()  # the write may have been fenced
         if not written:

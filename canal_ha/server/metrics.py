@@ -255,12 +255,27 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
         for part in stream.parts:
             behind.add(int(part.left_behind), destination, stream.client_id, part.source_address)
     yield behind
+    yield from _snapshots(pairs)
     for name, text, read in _STREAM_GAUGES:
         gauge = Family(f"canal_stream_{name}", "gauge", text, "destination", "client_id")
         for destination, stream in pairs:
             if read(stream) >= 0:
                 gauge.add(read(stream), destination, stream.client_id)
         yield gauge
+
+
+def _snapshots(pairs: Iterable[tuple[str, StreamStatus]]) -> Iterator[Metric]:
+    """Yield how far the snapshots of clients have come, also those that ended."""
+    labels = ("destination", "client_id")
+    phase = Family("canal_snapshot_phase", "gauge", "What the client's last snapshot is doing.", *labels, "phase")
+    rows = Family("canal_snapshot_rows", "gauge", "Rows of the snapshot that the client has acknowledged.", *labels)
+    total = Family("canal_snapshot_rows_estimated", "gauge", "Rows of its tables, as the server estimates.", *labels)
+    for destination, stream in pairs:
+        if stream.snapshot:
+            phase.add(1, destination, stream.client_id, stream.snapshot["phase"])
+            rows.add(stream.snapshot["rows"], destination, stream.client_id)
+            total.add(stream.snapshot["total"], destination, stream.client_id)
+    yield from (phase, rows, total)
 
 
 def _port(counters: RequestCounters) -> Iterator[Metric]:

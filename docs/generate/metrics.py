@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from canal_ha.config.alarms import RESTART, ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.heartbeat import Heartbeat
@@ -34,6 +35,7 @@ def families() -> Sequence[Metric]:
         purge_in_s=0.0,
         alarms=("lag",),
         parts=(PartStatus(1, "db:3306"),),
+        snapshot=SnapshotState("1", ("a.b",)).facts(),
     )
     counters = RequestCounters(
         known=lambda name: True,
