@@ -20,7 +20,15 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.accounts.origin import origin_of
-from canal_ha.errors import Busy, CanalError, CursorReplaced, LocalProtocolError, NotAllowed, RemoteProtocolError
+from canal_ha.errors import (
+    Busy,
+    CanalError,
+    CursorReplaced,
+    LocalProtocolError,
+    NotAllowed,
+    NotSubscribed,
+    RemoteProtocolError,
+)
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
@@ -114,6 +122,7 @@ class Conversation:
         self._turn_began = 0.0
         self._in_turn = False
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
+        self._read_as: tuple[ClientIdentity, ClientIdentity] | None = None  # as the client asked, and as admitted
 
     def begin(self) -> None:
         """Greet the client and carry out what it asks."""
@@ -287,6 +296,8 @@ class Conversation:
         destinations = self._shared.destinations
         try:
             identity = self._visitor.admitted(request.packet_type, request.identity)
+            if self._read and not isinstance(request, ReadFrom):
+                self._check_read()
             match request:
                 case Get():
                     return await self._fetch(request, identity)
@@ -295,6 +306,7 @@ class Conversation:
                     self._read = read = await destinations.read_from(
                         identity, request.place, request.until, exact=request.exact
                     )
+                    self._read_as = request.identity, identity
                     self._note("read", identity, start=request.place, until=request.until or "", filter=identity.filter)
                     read.when_over(lambda why: self._note("read ended", identity, reason=why))
                     self.reading = LastRead(identity, private=True)
@@ -360,7 +372,10 @@ class Conversation:
                     self.reading = LastRead(identity, private=False)
                 message = await self._shared.destinations.get(identity, request.wanted)
                 self._check_era(identity)
-            self._visitor.admitted(request.packet_type, request.identity)  # the accounts may have changed meanwhile
+            if self._read:  # the accounts may have changed meanwhile
+                self._check_read()
+            elif self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
+                raise NotSubscribed(identity.destination, identity.client_id)
         except CancelledError:
             self._session.done()
             return None
@@ -378,6 +393,21 @@ class Conversation:
         same = (client.destination, client.client_id) == (identity.destination, identity.client_id)
         if same and self._shared.destinations.era(identity) not in (era, None):
             raise CursorReplaced(identity.destination, identity.client_id)
+
+    def _check_read(self) -> None:
+        """End the private read and raise NotAllowed if its account may not begin the same read now.
+
+        The rows are those of the read, whatever destination and client id a GET names.
+        """
+        if self._read_as is None:
+            return
+        asked, began = self._read_as
+        try:
+            if self._visitor.admitted(ReadFrom.packet_type, asked).within != began.within:
+                raise NotAllowed("the account may read other tables or columns now: begin another read")
+        except NotAllowed:
+            self._end_read()
+            raise
 
     def _end_read(self) -> None:
         if self._read:
