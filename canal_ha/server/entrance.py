@@ -55,22 +55,32 @@ class Entrance:
         accounts = self.accounts()
         if accounts.is_open:
             return ANYBODY
-        for each in certified:
-            account = accounts.named(each)
-            if account is not None and account.name == each and name in ("", each):
-                return account
+        account = _certified(accounts, name, certified)
+        if account is not None:
+            return account
         account = accounts.named(name)
         key, origin, now = account.name if account else "", origin_of(peer), self._clock.seconds()
         wait_s = self._lockout.wait_s(key, origin, now)
         if wait_s:
             self.refusals["locked_out"] += 1
             raise Busy(f"too many failed logins of user:{excerpt(name)} from this address: try again in {wait_s:.0f} s")
-        if account is not None and proof is not None and any(map(proof, account.secrets)):
+        if account is not None and _proven(account, proof):
             self._lockout.succeeded(key, origin)
             return account
         self._lockout.failed(key, origin, now)
         self.refusals["login_failed"] += 1
         raise LoginRefused(f"auth failed for user:{excerpt(name)}")
+
+    def admit_again(self, name: str, proof: Proof | None, certified: Collection[str]) -> Account | None:
+        """Return the account of an earlier login as the accounts are now; None if the login is valid no longer.
+
+        name, proof, certified: see admit.
+        """
+        accounts = self.accounts()
+        if accounts.is_open:
+            return ANYBODY
+        account = accounts.named(name)
+        return _certified(accounts, name, certified) or (account if account and _proven(account, proof) else None)
 
     def check(self, who: Account | None, kind: str, destination: str = "", client_id: int | None = None) -> None:
         """Raise NotAllowed if the gate refuses the request; see gate.refusal."""
@@ -137,7 +147,7 @@ class Visitor:
         self._peer = peer
         self._certified = certified
         self._account: Account | None = None
-        self._name = ""
+        self._login: tuple[str, Proof | None] = "", None  # the name and the proof that were sent
         self._accounts: Accounts | None = None  # those that `_account` is one of
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
         # what was asked last, as the account asks it: a client repeats the same GET
@@ -159,7 +169,7 @@ class Visitor:
             raise
         self.actor = replace(self.actor, account=self._account.name)
         self._entrance.audit.note("login", who=self.actor)
-        self._name = self._account.name or username
+        self._login = username, proof
         self._accounts = self._entrance.accounts()
         self._allowed.clear()
 
@@ -173,8 +183,8 @@ class Visitor:
         if accounts is not self._accounts:  # the file was read again
             self._accounts = accounts
             self._allowed.clear()
-            if not accounts.is_open and self._account is not None:
-                self._account = accounts.named(self._name)
+            if self._account is not None:
+                self._account = self._entrance.admit_again(*self._login, self._certified())
         key = (kind, identity.destination, identity.client_id)
         if key not in self._allowed:
             self._entrance.check(self._account, *key)
@@ -187,6 +197,18 @@ class Visitor:
         if identity is not self._last[0] or account is not self._last[2]:
             self._last = identity, replace(identity, within=account.within, account=account.name), account
         return self._last[1]
+
+
+def _certified(accounts: Accounts, name: str, certified: Collection[str]) -> Account | None:
+    for each in certified:
+        account = accounts.named(each)
+        if account is not None and account.name == each and name in ("", each):
+            return account
+    return None
+
+
+def _proven(account: Account, proof: Proof | None) -> bool:
+    return proof is not None and any(map(proof, account.secrets))
 
 
 _KEPT = 64  # requests that a connection repeats

@@ -121,6 +121,23 @@ def test_rights_follow_the_accounts_of_the_moment() -> None:
         made.admitted("GET", client)
 
 
+def test_a_password_that_was_taken_back_ends_the_rights_of_open_connections() -> None:
+    """Its connection needs a new login, and does not become that of the account for every name."""
+    changed = Accounts([reader("shop", "new")])
+    with_anybodys = Accounts(of_properties("", scramble.secret_of("another").hex()))
+    for after in (changed, with_anybodys):
+        held = [Accounts([reader("shop", "old", "new")])]
+        entrance = Entrance(lambda held=held: held[0], Clock())  # type: ignore[misc]  # mypy knows no default here
+        leaked, kept = Visitor(entrance, FAR), Visitor(entrance, FAR)
+        leaked.log_in("shop", token("old"), SEED)
+        kept.log_in("shop", token("new"), SEED)
+        held[0] = after
+        with pytest.raises(NotAllowed, match="needs a login"):
+            leaked.admitted("GET", ClientIdentity("example", 1001))
+        if after is changed:
+            assert kept.admitted("GET", ClientIdentity("example", 1001)).account == "shop"
+
+
 def test_http_logs_in_with_the_same_passwords() -> None:
     """Basic authentication uses the same hashes. Without accounts, peers of this machine are its operators."""
     made = Accounts([reader("shop", "p:w")])
