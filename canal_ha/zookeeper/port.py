@@ -26,7 +26,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
@@ -162,7 +162,7 @@ class KazooPort:
         """Schedule giving up a session that cannot be resumed.
 
         An ensemble that came back with older data refuses a client that has seen newer data forever, but it grants that
-        client a fresh session. The lease is over by then.
+        client a fresh session. The lease is over by then. A kazoo client that has ended needs a new one.
         """
         self._down += 1
         self._later(GIVE_UP_SESSIONS * self.timeout_s, partial(self._out_of_patience, self._down))
@@ -170,8 +170,10 @@ class KazooPort:
     def _out_of_patience(self, down: int) -> None:
         if down != self._down or self.connected or self._stopped:
             return
-        self._log.warning("zookeeper.waiting", servers=self.servers, waited_s=GIVE_UP_SESSIONS * self.timeout_s)
-        if self.id:
+        reason = ended(self._client)
+        told = {"error": reason} if reason else {}
+        self._log.warning("zookeeper.waiting", servers=self.servers, waited_s=GIVE_UP_SESSIONS * self.timeout_s, **told)
+        if self.id or reason:
             self._lose()
             self._close(closed=self.start)
         else:
@@ -199,6 +201,7 @@ class KazooPort:
             self._changed(SessionSuspended())
         elif state == KazooState.LOST:
             self._lose()
+            self._have_patience()
 
     def _lose(self) -> None:
         if not self.id:
@@ -316,6 +319,16 @@ class KazooPort:
         """Runs on kazoo's thread. An event without a type means that the connection is gone, and the watch with it."""
         if event.type != EventType.NONE:
             self._post(partial(watch, event.type == EventType.DELETED))
+
+
+def ended(client: KazooClient | None) -> str:
+    """Return why a client that was started tries to connect no more; "" if it does.
+
+    kazoo takes every end of a connection during a SASL login for a refusal, also if the server has stopped.
+    """
+    if client is None or client.client_state not in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
+        return ""
+    return "ZooKeeper has ended the login: check account and password of canal.zookeeper.sasl"
 
 
 def _outcome(result: Any) -> Any:

@@ -15,7 +15,7 @@ from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.connect_string import connect_string
 from canal_ha.zookeeper.operations import Operation, Znode
-from canal_ha.zookeeper.port import acl_of, client_options, transaction_of, unavailable, versions_after
+from canal_ha.zookeeper.port import acl_of, client_options, ended, transaction_of, unavailable, versions_after
 
 OPEN = ZooKeeperAccess()
 CONNECT_MOST_S = 10.0
@@ -43,10 +43,14 @@ class BlockingZnodes:
 
     def __enter__(self) -> Self:
         try:
-            self._client.start(timeout=CONNECT_MOST_S)
+            if not self._client.start_async().wait(CONNECT_MOST_S):
+                raise KazooTimeoutError("Connection time-out")
+            if self._access.sasl:
+                self._client.exists("/")  # kazoo is connected before the login is over
         except (KazooTimeoutError, KazooException) as error:
+            reason = ended(self._client) or str(error)
             self._close()
-            raise ZooKeeperUnavailable(f"no ZooKeeper answers at {self._servers}: {error}") from error
+            raise ZooKeeperUnavailable(f"no ZooKeeper answers at {self._servers}: {reason}") from error
         return self
 
     def __exit__(

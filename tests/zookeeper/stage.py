@@ -79,11 +79,13 @@ class Stage(Protocol):
 class RealStage:
     """Sessions on a reactor, in a chroot of their own on a real server. hosts: of the server."""
 
-    def __init__(self, hosts: str, *, timeout_ms: int = 3000, auth: str = "") -> None:
+    def __init__(
+        self, hosts: str, *, timeout_ms: int = 3000, auth: str = "", access: ZooKeeperAccess | None = None
+    ) -> None:
         start_reactor()
         self.hosts = f"{hosts}/stage{time.time_ns()}_{next(_chroots)}"
         self._timeout_ms = timeout_ms
-        self._auth = auth
+        self._access = access or ZooKeeperAccess(auth)
         self._sessions: list[ZooKeeperSession] = []
 
     def open(self) -> ZooKeeperSession:
@@ -92,7 +94,7 @@ class RealStage:
             self.hosts,
             timeout_ms=self._timeout_ms,
             reactor=reactor,
-            access=ZooKeeperAccess(self._auth),
+            access=self._access,
             log=structlog.get_logger(),
         )
         self._sessions.append(session)

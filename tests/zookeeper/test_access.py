@@ -14,16 +14,20 @@ from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.zookeeper import reading, tree
 from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.port import ended
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab.certificates import Authority
 from lab.ports import free_port
 from lab.zookeeper import session
+from tests.zookeeper.stage import RealStage, on_reactor, wait_until
 
 pytestmark = pytest.mark.real
 
 DESTINATION = tree.destination("example")
 SASL = ZooKeeperAccess(sasl="canal:secret")
+SASL_PROVIDER = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+LOGIN_MODULE = 'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_canal="{}"; }};\n'
 
 
 def make(znodes: BlockingZnodes) -> None:
@@ -80,9 +84,8 @@ def test_open_znodes_are_named_with_the_command_that_closes_them(zookeeper: ZooK
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """Yield a ZooKeeper with an account for SASL DIGEST-MD5."""
     jaas = tmp_path_factory.mktemp("zookeeper") / "jaas.conf"
-    jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_canal="secret"; };\n')
-    provider = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
-    with ZooKeeper(settings=provider, java=[f"-Djava.security.auth.login.config={jaas}"]) as server:
+    jaas.write_text(LOGIN_MODULE.format("secret"))
+    with ZooKeeper(settings=SASL_PROVIDER, java=[f"-Djava.security.auth.login.config={jaas}"]) as server:
         yield server
 
 
@@ -96,8 +99,24 @@ def test_znodes_of_a_sasl_account_are_its_own(guarded: ZooKeeper) -> None:
     with BlockingZnodes(guarded.hosts, SASL) as znodes:
         assert znodes.get(tree.cursor("example", 1001)) is not None
     wrong = ZooKeeperAccess(sasl="canal:wrong")
-    with pytest.raises(ZooKeeperUnavailable), BlockingZnodes(guarded.hosts, wrong) as znodes:
-        znodes.get(tree.cursor("example", 1001))
+    with pytest.raises(ZooKeeperUnavailable, match=r"canal\.zookeeper\.sasl"), BlockingZnodes(guarded.hosts, wrong):
+        pass
+
+
+def test_a_node_connects_after_zookeeper_has_ended_its_login(tmp_path: Path) -> None:
+    """kazoo gives up for good then, also if a server only stops during a login. The node makes a new kazoo client."""
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(LOGIN_MODULE.format("another"))
+    with ZooKeeper(settings=SASL_PROVIDER, java=[f"-Djava.security.auth.login.config={jaas}"]) as server:
+        stage = RealStage(server.hosts, timeout_ms=1000, access=SASL)
+        session = stage.open()
+        on_reactor(session.start)
+        wait_until(lambda: ended(session._port._client) != "", 15.0)
+        server.kill()
+        jaas.write_text(LOGIN_MODULE.format("secret"))
+        server.start()
+        wait_until(lambda: session.connected, 20.0)
+        stage.close()
 
 
 def test_tls_with_certificates_of_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
