@@ -39,9 +39,10 @@ def parse(
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, arrays in arrays
         found = _TOML_LINE.search(str(error))
-        line = int(found[1]) if found else text.rstrip().count("\n") + 1
+        end = text.rstrip().count("\n") + 1 if isinstance(error, tomllib.TOMLDecodeError) else 0
+        line = int(found[1]) if found else end
         raise FileUnusable(file, f"is not TOML: {error}", line) from error
     for key in document.keys() - {"accounts"}:
         raise FileUnusable(file, f"unknown key {excerpt(key)}; accounts are [accounts.NAME]", _line_of(text, key))
@@ -144,7 +145,8 @@ def _client_ids(key: str, value: object) -> tuple[tuple[int, int], ...]:
         raise _Wrong(key, expected)
     ranges = []
     for item in value:
-        match = _RANGE.fullmatch(str(item)) if isinstance(item, str | int) and not isinstance(item, bool) else None
+        text = str(item) if type(item) is int and item in _CLIENT_IDS else item
+        match = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise _Wrong(key, expected)
         low, high = int(match[1]), int(match[2] or match[1])

@@ -75,6 +75,10 @@ def test_accounts_are_read_as_they_are_meant() -> None:
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [true]\n", 4, "client_ids: expected"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nfilter = 'shop('\n", 4, "filter: "),
     ("[accounts.canal]\nroles = ['read']\ndestinations = ['*']\n", 1, "canal.user has this name already"),
+    (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [{'9' * 5000}]\n", 0, "is not TOML"),
+    (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [0x{'f' * 5000}]\n", 4,
+     "client_ids: expected"),
+    (f"accounts = {'[' * 5000}", 0, "is not TOML"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int, reason: str) -> None:
     """The error has the file, the line and the reason, and no password hash."""
