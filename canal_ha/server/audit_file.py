@@ -87,6 +87,7 @@ class AuditFile:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):  # never a device or a pipe, which others share
                 os.fchmod(self._descriptor, 0o600)
+                self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
         data = b"\n" + line if self._cut else line
         written = os.write(self._descriptor, data)
         self._cut = written < len(data)
@@ -100,3 +101,12 @@ class AuditFile:
             with suppress(FileNotFoundError):
                 os.replace(f"{self.path}.{number}", f"{self.path}.{number + 1}")
         os.replace(self.path, f"{self.path}.1")
+
+
+def _last_line_is_cut(path: Path) -> bool:
+    """Return whether the last line of a file has no end."""
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"

@@ -114,6 +114,17 @@ def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
 
 
+def test_a_line_that_a_full_disk_cut_does_not_spoil_the_first_line_after_a_restart(tmp_path: Path) -> None:
+    """The node stopped before there was room again. The next one begins a line of its own."""
+    path = tmp_path / "audit.log"
+    path.write_bytes(b'{"number": 1}\n{"num')
+    file = AuditFile(path)
+    file.start()
+    file.write(b'{"number": 2}\n')
+    file.close()
+    assert path.read_bytes() == b'{"number": 1}\n{"num\n{"number": 2}\n'
+
+
 def test_a_pipe_keeps_its_mode(tmp_path: Path) -> None:
     """What is no regular file belongs to somebody else: the node writes to it and leaves its mode."""
     path = tmp_path / "pipe"
