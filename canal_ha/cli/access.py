@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
 import click
 
@@ -34,10 +34,20 @@ class HttpAccess:
     tls_ca: str = ""
     token: str = field(default="", repr=False)
 
+    def safe_for(self, url: str, *, named_by_anybody: bool) -> bool:
+        """Return whether the login may go to an address.
+
+        named_by_anybody: whether a stranger could have named it; then only a certificate tells that it is a node.
+        """
+        sends = self.user or self.token
+        return not (sends and named_by_anybody) or bool(self.tls_ca and url.startswith("https://"))
+
     def opener(self) -> OpenerDirector:
         """Return an opener that logs in, and asks no proxy: a node on loopback is not behind the environment's."""
         made = build_opener(
-            ProxyHandler({}), HTTPSHandler(context=ssl.create_default_context(cafile=self.tls_ca or None))
+            ProxyHandler({}),
+            HTTPSHandler(context=ssl.create_default_context(cafile=self.tls_ca or None)),
+            _NoRedirects(),
         )
         if self.token:
             made.addheaders.append(("Authorization", f"Bearer {self.token}"))
@@ -45,6 +55,13 @@ class HttpAccess:
             login = b64encode(f"{self.user}:{self.password}".encode()).decode()
             made.addheaders.append(("Authorization", f"Basic {login}"))
         return made
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """The login is for the address that was asked alone, and nodes send nobody elsewhere."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Answer a redirection as an error."""
 
 
 def access_options(command: Command) -> Command:

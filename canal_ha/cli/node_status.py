@@ -21,6 +21,8 @@ def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
     """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
     opener = access.opener()
     url = url if "://" in url else f"http://{url}"
+    if not url.startswith(("http://", "https://")):
+        raise NodeUnreachable(f"{url} is no address of a node: expected host:port, http:// or https://")
     address = url.rstrip("/") + "/api/v1/status"
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -18,6 +18,7 @@ from canal_ha.cli.node_status import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS
+from canal_ha.model.excerpt import some
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -32,13 +33,18 @@ def look(znodes: BlockingZnodes, access: HttpAccess = NO_LOGIN) -> Overview:
     """
     seen = read_overview(znodes)
     asked = [node for node in seen.nodes if node.status_address]
+    open_paths = znodes.open_to_all([tree.ROOT, tree.CLUSTER, *(tree.member(node.address) for node in asked)])
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return seen.with_statuses(
-            dict(zip([node.address for node in asked], pool.map(partial(_ask, access), asked), strict=True))
+        answers = pool.map(partial(_ask, access, open_paths), asked)
+        return seen.with_statuses(dict(zip([node.address for node in asked], answers, strict=True)))
+
+
+def _ask(access: HttpAccess, open_paths: Sequence[str], node: NodeView) -> Mapping[str, Any] | str:
+    if not access.safe_for(node.status_address, named_by_anybody=bool(open_paths)):
+        return (
+            f"the login was not sent to {node.status_address}, because everybody may change {some(open_paths)}: run"
+            " zk/acl.sh, use TLS and give --tls-ca, or ask this node with --url"
         )
-
-
-def _ask(access: HttpAccess, node: NodeView) -> Mapping[str, Any] | str:
     try:
         document = fetch(node.status_address, access)
     except NodeUnreachable as error:

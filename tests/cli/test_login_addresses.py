@@ -1,0 +1,78 @@
+"""Where commands send the login of an account."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from canal_ha.cli import overview
+from canal_ha.cli.access import HttpAccess
+from canal_ha.cli.node_status import fetch
+from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.errors import NodeUnreachable
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.reading import OPEN, BlockingZnodes
+from lab import ZooKeeper
+from lab.ports import LOOPBACK
+
+LOGIN = HttpAccess("boss", "geheim")
+
+
+@contextmanager
+def listening(location: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield the address of a stranger's web server, and the logins that it gets. location: where it sends callers."""
+    got: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            got.append(self.headers.get("authorization", ""))
+            self.send_response(302 if location else 404)
+            self.send_header("location", location)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer((LOOPBACK, 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"{LOOPBACK}:{server.server_port}", got
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_redirection_gets_no_login() -> None:
+    """Only the address that the user gave gets it."""
+    with listening() as (elsewhere, stolen), listening(f"http://{elsewhere}/") as (address, got):
+        with pytest.raises(NodeUnreachable, match="302"):
+            fetch(address, LOGIN)
+        assert (len(got), stolen) == (1, [])
+
+
+def test_an_address_that_is_a_file_is_not_read() -> None:
+    """A znode can hold any text."""
+    with pytest.raises(NodeUnreachable, match="expected host:port"):
+        fetch("file:///etc/hostname#", LOGIN)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("znodes_of", "access", "logins"),
+    [(OPEN, LOGIN, 0), (OPEN, HttpAccess(), 1), (ZooKeeperAccess("u:p"), LOGIN, 1)],
+    ids=["open", "open, without a login", "of an account"],
+)
+def test_an_address_that_anybody_can_write_into_zookeeper_gets_no_login(
+    zookeeper: ZooKeeper, znodes_of: ZooKeeperAccess, access: HttpAccess, logins: int, request: pytest.FixtureRequest
+) -> None:
+    """The overview says why it has no figures."""
+    hosts = f"{zookeeper.hosts}/logins{abs(hash(request.node.name))}"
+    with BlockingZnodes(hosts, znodes_of, read_only=False) as znodes, listening() as (address, got):
+        znodes.ensure(tree.CLUSTER)
+        znodes.transaction([Create(tree.member("10.0.0.1:11111"), address.encode(), ephemeral=True)])
+        (node,) = overview.look(znodes, access).nodes
+        assert len(got) == logins
+        assert ("zk/acl.sh" in node.problem) == (not logins)
