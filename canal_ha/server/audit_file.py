@@ -48,12 +48,16 @@ class AuditFile:
             self.lost += 1
 
     def close(self) -> None:
-        """Write what waits, for at most CLOSE_WITHIN_S."""
+        """Write what waits, for at most CLOSE_WITHIN_S, and tell the log how many lines are lost then."""
+        left = self._lines.unfinished_tasks
         self._closing.set()
         with suppress(Full):
             self._lines.put_nowait(None)
         if self._thread.is_alive():
             self._thread.join(CLOSE_WITHIN_S)
+        left = min(left, self._lines.unfinished_tasks)  # which may count the None
+        if left:
+            LOG.error("audit.not_written", file=str(self.path), lines=left, error=self.problem or "the disk is slow")
 
     # ---- in the thread
 
@@ -62,6 +66,8 @@ class AuditFile:
             while not self._written(line):
                 if self._closing.wait(AGAIN_S):
                     return
+            self._lines.task_done()
+        self._lines.task_done()
         if self._descriptor >= 0:
             os.close(self._descriptor)
 

@@ -156,3 +156,22 @@ def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, monkeypatch:
     until(lambda: not file.problem, what="the end of the problem")
     file.close()
     assert [line["number"] for line in lines(path)] == list(range(LINES_WAITING + 100 - file.lost))
+
+
+def test_lines_that_are_lost_at_the_stop_are_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk stays full. A stop with everything written says nothing."""
+    for blocked, told in ((False, ""), (True, "'lines': 3")):
+        path = tmp_path / str(blocked)
+        if blocked:
+            path.mkdir()
+        file = AuditFile(path)
+        file.start()
+        for number in range(3):
+            file.write(json.dumps({"number": number}).encode() + b"\n")
+        until(lambda file=file, blocked=blocked: bool(file.problem) == blocked, what="the first try")  # type: ignore[misc]
+        file.close()
+        found = "".join(record.getMessage() for record in caplog.records if "not_written" in record.getMessage())
+        assert bool(found) == blocked
+        assert told in found
