@@ -6,9 +6,12 @@ Connections keep the certificate that they began with; new ones get the newest.
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -87,7 +90,7 @@ def _context(files: PortTls) -> SSL.Context:
     try:
         context.use_certificate_chain_file(files.cert_file)
         file = files.key_file
-        context.use_privatekey_file(files.key_file)
+        context.use_privatekey(_key(files.key_file))
         context.check_privatekey()
         if files.ca_file:
             file = files.ca_file
@@ -98,3 +101,11 @@ def _context(files: PortTls) -> SSL.Context:
         reason = "; ".join(str(each[-1]) for each in error.args[0]) if error.args else str(error)
         raise FileUnusable(file, f"cannot be used for TLS: {reason or 'not readable'}") from error
     return context
+
+
+def _key(file: str) -> Any:
+    """Return the key of a PEM file. OpenSSL itself would ask the terminal for the password of a key that has one."""
+    try:
+        return load_pem_private_key(Path(file).read_bytes(), None)
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise FileUnusable(file, f"cannot be used for TLS: {error}") from error

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from http.client import HTTPSConnection
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
@@ -206,3 +211,36 @@ def test_a_tls_wait_can_be_interrupted_and_times_out(authority: Authority) -> No
         with pytest.raises(ConnectionLost):
             SimpleConnector(LOOPBACK, silent.getsockname()[1], "example", so_timeout_ms=300, tls=tls).connect()
         assert time.monotonic() - began < 4
+
+
+def test_a_key_with_a_password_does_not_wait_for_a_terminal(authority: Authority, tmp_path: Path) -> None:
+    """OpenSSL would ask the terminal of a node in the foreground, and the whole node would wait for the answer."""
+    plain = authority.sign("node")
+    key = serialization.load_pem_private_key(plain.read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    code = (
+        "import fcntl, os, sys, termios\n"
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        "from canal_ha.config.model import PortTls\n"
+        "from canal_ha.errors import FileUnusable\n"
+        "from canal_ha.server.certificates import Certificates\n"
+        "try:\n    Certificates(PortTls(*sys.argv[1:], ''))\n"
+        "except FileUnusable as error:\n    os._exit(7)\n"
+    )
+    master, terminal = pty.openpty()
+    try:
+        command = [sys.executable, "-c", code, str(plain), str(locked)]
+        done = subprocess.run(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, timeout=30, check=False
+        )
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert done.returncode == 7
