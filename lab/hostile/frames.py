@@ -36,7 +36,7 @@ def _whole(client_id: int) -> Whole:
     """Return the requests that are damaged."""
     named: dict[str, Any] = {"destination": DESTINATION, "client_id": str(client_id)}
     return (
-        (pb.SUBSCRIPTION, pb.Sub(filter=r".*\..*", **named)),
+        (pb.SUBSCRIPTION, pb.Sub(filter=r"none\.none", **named)),
         (pb.UNSUBSCRIPTION, pb.Unsub(**named)),
         (pb.GET, pb.Get(fetch_size=1, timeout=-1, unit=2, **named)),
         (pb.CLIENTACK, pb.ClientAck(batch_id=7, **named)),
@@ -101,7 +101,6 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
     before = after = connections = 0
     while before + after < share:
         with Peer(assault.target.port, source=f"127.0.0.{chance.randint(2, 250)}") as peer:
-            peer.sock.settimeout(WAIT_S)
             connections += 1
             if before < share * BEFORE_LOGIN:
                 peer.seed()
@@ -119,6 +118,7 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
 def _burst(peer: Peer, whole: Whole, chance: random.Random) -> tuple[int, bool]:
     """Send some frames; return how many the node has surely read, and whether the connection lives on."""
     answers = 0
+    peer.sock.settimeout(WAIT_S)
     try:
         peer.sock.sendall(b"".join(damaged(whole, chance) for _ in range(BURST)) + _LAST)
         received = b""
