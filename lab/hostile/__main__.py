@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="the attacks to run (all)")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full number of repetitions (1.0)")
     parser.add_argument("--seed", type=int, default=1, help="of the damaged frames (1)")
+    parser.add_argument("--slow", type=float, default=1.0, help="factor of all limits of time (1.0)")
     parser.add_argument("--flavor", choices=("mysql", "mariadb"), default="mysql", help="the database (mysql)")
     chosen = parser.parse_args()
     unknown = set(chosen.names) - {attack.name for attack in ATTACKS}
@@ -40,7 +41,7 @@ def main() -> int:
         print(HEADER, flush=True)
         for attack in ATTACKS:
             if not chosen.names or attack.name in chosen.names:
-                outcome = carry_out(attack, stage, chosen.scale, chosen.seed)
+                outcome = carry_out(attack, stage, chosen.scale, chosen.seed, chosen.slow)
                 print(outcome.text(), flush=True)
                 broken += bool(outcome.broken)
     return 1 if broken else 0

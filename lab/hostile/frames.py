@@ -1,13 +1,19 @@
-"""Attack with frames that are damaged at random, before and after the login. The same seed damages in the same way."""
+"""Attack with frames that are damaged at random, before and after the login. The same seed damages in the same way.
+
+Several connections send at once, because a damaged GET may wait for rows. A frame counts as sent when the node has
+surely read it: it answered the frame, or a later one.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from google.protobuf.message import Message
 
+from canal_ha.wire.framing import HEADER_BYTES
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from lab.hostile.attack import Assault, Attack
@@ -15,28 +21,38 @@ from lab.hostile.peer import Peer
 from lab.hostile.stage import DESTINATION, ELSEWHERE, INSIDER, INSIDER_IDS
 
 FRAMES = 1_000_000
+BEFORE_LOGIN = 0.02  # part of them; a connection without a login has three
+SENDERS = 8
 BURST = 100
-_NAMED: Mapping[str, Any] = {"destination": DESTINATION, "client_id": str(INSIDER_IDS[-1])}
-_WHOLE: tuple[tuple[pb.PacketType.ValueType, Message], ...] = (
-    (pb.SUBSCRIPTION, pb.Sub(filter=r".*\..*", **_NAMED)),
-    (pb.UNSUBSCRIPTION, pb.Unsub(**_NAMED)),
-    (pb.GET, pb.Get(fetch_size=100, timeout=-1, unit=2, **_NAMED)),
-    (pb.CLIENTACK, pb.ClientAck(batch_id=7, **_NAMED)),
-    (pb.CLIENTROLLBACK, pb.ClientRollback(batch_id=7, **_NAMED)),
-    (pb.DUMP, pb.Dump(journal="binlog.000001", position=4, **_NAMED)),
-    (pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="a", password=b"b" * 20, net_read_timeout=1)),
-)
+WAIT_S = 0.25  # for an answer: a GET may wait for ever
 _LAST = client_frame(pb.UNSUBSCRIPTION, pb.Unsub(destination=ELSEWHERE, client_id="1"))
 """Is always refused with the account's missing right, which shows that everything before it was read."""
 _SEEN = b"has no right on destination:" + ELSEWHERE.encode()
 
+Whole = Sequence[tuple[pb.PacketType.ValueType, Message]]
 
-def damaged(chance: random.Random) -> bytes:
-    """Return a frame with damaged bytes: mostly in the request's body, now and then in the envelope or the length.
 
-    The node ends the connection after a damaged envelope or length, so most frames have none.
+def _whole(client_id: int) -> Whole:
+    """Return the requests that are damaged."""
+    named: dict[str, Any] = {"destination": DESTINATION, "client_id": str(client_id)}
+    return (
+        (pb.SUBSCRIPTION, pb.Sub(filter=r"none\.none", **named)),
+        (pb.UNSUBSCRIPTION, pb.Unsub(**named)),
+        (pb.GET, pb.Get(fetch_size=1, timeout=-1, unit=2, **named)),
+        (pb.CLIENTACK, pb.ClientAck(batch_id=7, **named)),
+        (pb.CLIENTROLLBACK, pb.ClientRollback(batch_id=7, **named)),
+        (pb.DUMP, pb.Dump(journal="binlog.000001", position=4, **named)),
+        (pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="a", password=b"b" * 20, net_read_timeout=1)),
+    )
+
+
+def damaged(whole: Whole, chance: random.Random) -> bytes:
+    """Return one of the requests as a frame with damaged bytes.
+
+    They are mostly in the request's body, now and then in the envelope or the length, after which the node ends the
+    connection.
     """
-    kind, message = chance.choice(_WHOLE)
+    kind, message = chance.choice(whole)
     packet = pb.Packet(type=kind, version=1, body=_damage(message.SerializeToString(), chance)).SerializeToString()
     if chance.random() < 0.005:
         packet = _damage(packet, chance)
@@ -65,42 +81,62 @@ def _damage(whole: bytes, chance: random.Random) -> bytes:
 
 
 def frames(assault: Assault) -> None:
-    """Damaged frames in bursts, one part of them before a login."""
-    chance = random.Random(assault.seed)
-    wanted, sent, connections = assault.times(FRAMES), 0, 0
-    before = wanted // 100
-    while sent < wanted:
+    """Damaged frames in bursts, on several connections."""
+    share = max(1, assault.times(FRAMES) // SENDERS)
+    with ThreadPoolExecutor(SENDERS) as pool:
+        tallies = list(pool.map(lambda number: _send(assault, number, share), range(SENDERS)))
+    before, after, connections = map(sum, zip(*tallies, strict=True))
+    assault.done = f"{before} damaged frames before and {after} after a login, on {connections} connections"
+
+
+def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
+    """Send damaged frames as one of the senders.
+
+    number: of the sender.
+    share: frames to send.
+    Returns how many the node has read before and after a login, and how many connections that took.
+    """
+    chance = random.Random(f"{assault.seed}/{number}")
+    whole = _whole(INSIDER_IDS[-1 - number])
+    before = after = connections = 0
+    while before + after < share:
         with Peer(assault.target.port, source=f"127.0.0.{chance.randint(2, 250)}") as peer:
             connections += 1
-            if sent < before:
+            if before < share * BEFORE_LOGIN:
                 peer.seed()
-                sent += _burst(peer, chance)[0]
+                before += _burst(peer, whole, chance)[0]
                 continue
             if peer.log_in(*INSIDER):
                 raise ConnectionError("the insider cannot log in")
             alive = True
-            while alive and sent < wanted:
-                count, alive = _burst(peer, chance)
-                sent += count
-    assault.done = f"{sent} damaged frames on {connections} connections"
+            while alive and before + after < share:
+                read, alive = _burst(peer, whole, chance)
+                after += read
+    return before, after, connections
 
 
-def _burst(peer: Peer, chance: random.Random) -> tuple[int, bool]:
+def _burst(peer: Peer, whole: Whole, chance: random.Random) -> tuple[int, bool]:
     """Send some frames; return how many the node has surely read, and whether the connection lives on."""
-    peer.sock.settimeout(0.5)
-    answers = b""
+    answers = 0
+    peer.sock.settimeout(WAIT_S)
     try:
-        peer.sock.sendall(b"".join(damaged(chance) for _ in range(BURST)) + _LAST)
-        while _SEEN not in answers[-4096:]:
+        peer.sock.sendall(b"".join(damaged(whole, chance) for _ in range(BURST)) + _LAST)
+        received = b""
+        while True:
             piece = peer.sock.recv(1 << 16)
             if not piece:
-                return 1, False
-            answers = answers[-4096:] + piece
-    except TimeoutError:
-        return 1, False  # a GET waits for ever
+                return answers + 1, False  # the node read the frame because of which it ended the connection
+            received += piece
+            while len(received) >= HEADER_BYTES:
+                end = HEADER_BYTES + int.from_bytes(received[:HEADER_BYTES], "big")
+                if len(received) < end:
+                    break
+                if _SEEN in received[:end]:
+                    return BURST, True
+                answers += 1
+                received = received[end:]
     except OSError:
-        return 1, False
-    return BURST, True
+        return answers, False  # reset, or a GET waits
 
 
 ATTACKS = (Attack("frames", "damaged frames", frames),)

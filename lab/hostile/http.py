@@ -79,26 +79,46 @@ def silence(assault: Assault) -> None:
         except OSError as error:
             assault.expect(False, f"the operator gets no answer: {error}")
         waited_s = time.monotonic() - began
-    assault.expect(waited_s < SCRAPE_S, f"the operator waited {waited_s:.1f} s")
+    assault.expect(assault.within(waited_s, SCRAPE_S), f"the operator waited {waited_s:.1f} s")
     assault.done = f"{assault.times(300)} silent connections to each port; the operator waited {waited_s:.2f} s"
 
 
 def strangers(assault: Assault) -> None:
-    """Requests without a login, with a wrong one, and for names of other hosts."""
-    statuses: set[bytes] = set()
+    """Requests without a login, and with a wrong one."""
+    statuses: set[str] = set()
     for _ in range(assault.times(200)):
         for port, path in zip(_ports(assault.target), ("/metrics", "/api/v1/status"), strict=True):
-            for header in ("Host: evil.example", "Host: localhost\r\nAuthorization: Basic Ym9zczpib3Nz"):
-                with _connect(port) as sock:
-                    sock.sendall(f"GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n".encode())
-                    line = sock.makefile("rb").readline()
-                statuses.add(line.split()[1] if line else b"closed")
-    assault.expect(b"200" not in statuses, "a request without a login was answered")
-    assault.done = f"{assault.times(200) * 4} requests, answered with {', '.join(sorted(s.decode() for s in statuses))}"
+            for login in ("", "Authorization: Basic Ym9zczpib3Nz\r\n", f"Authorization: Bearer {'0' * 64}\r\n"):
+                statuses.add(_status(port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{login}"))
+    assault.expect("200" not in statuses, "a request without a login was answered")
+    assault.done = f"{assault.times(200) * 6} requests, answered with {', '.join(sorted(statuses))}"
+
+
+def rebinding(assault: Assault) -> None:
+    """Requests that a web page's name leads here: with the operator's login to the status, with none to the metrics."""
+    admin, login = assault.target.admin_port, f"Authorization: {_LOGIN}\r\n"
+    switch = f"POST /api/v1/destinations/{DESTINATION}/source"
+    statuses: set[str] = set()
+    for _ in range(assault.times(100)):
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "2130706433", ""):
+            for line in ("GET /api/v1/status", switch):
+                statuses.add(_status(admin, f"{line} HTTP/1.1\r\nHost: {host}\r\n{login}Content-Length: 0\r\n"))
+            statuses.add(_status(assault.target.metrics_port, f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n"))
+    assault.expect(statuses <= {"401", "403"}, f"answered with {', '.join(sorted(statuses))}")
+    assault.done = f"{assault.times(100) * 15} requests, answered with {', '.join(sorted(statuses))}"
+
+
+def _status(port: int, head: str) -> str:
+    """Send a request; return the status of its answer. head: without the last line."""
+    with _connect(port) as sock:
+        sock.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        line = sock.makefile("rb").readline()
+    return line.split()[1].decode() if line else "closed"
 
 
 ATTACKS = (
     Attack("bodies", "requests without end", bodies),
     Attack("silence", "half requests", silence),
     Attack("strangers", "requests without a login", strangers),
+    Attack("rebinding", "requests for the names of other hosts", rebinding),
 )

@@ -4,32 +4,57 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from canal_ha.wire import scramble
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from lab.hostile.attack import Assault, Attack
-from lab.hostile.peer import Peer
+from lab.hostile.peer import ATTACKER, Peer
 from lab.hostile.stage import VICTIM
 from lab.ports import LOOPBACK
 
 GUESSES_PER_S = 50.0
 CONNECT_S = 2.0
+LOGIN_S = 10.0  # canal.client.login.timeout
 
 
 def connections(assault: Assault) -> None:
     """Connections that never log in, more than one address may have; the victim connects beside them."""
-    opened = 0
     with ExitStack() as stack:
-        for _ in range(assault.times(3000)):
-            with contextlib.suppress(OSError):
-                stack.enter_context(Peer(assault.target.port))
-                opened += 1
+        opened = _open(assault, stack, 3000, (ATTACKER,))
+        refusal = _log_in(assault, ATTACKER)
         began = time.monotonic()
         _victim_connects(assault)
         waited_s = time.monotonic() - began
-    assault.expect(waited_s < CONNECT_S, f"the victim connected after {waited_s:.1f} s")
+    assault.expect(bool(refusal) or assault.scale < 1, "one address may have any number of connections")
+    assault.expect(assault.within(waited_s, CONNECT_S), f"the victim connected after {waited_s:.1f} s")
     assault.done = f"{opened} silent connections; a new connection of the victim took {waited_s:.2f} s"
+
+
+def flood(assault: Assault) -> None:
+    """Connections that never log in, more than the node may have; the victim connects once their time is over."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        opened = _open(assault, stack, 6000, ("127.0.0.2", "127.0.0.3", "127.0.0.4"))
+        refusal = _log_in(assault, LOOPBACK)
+        assault.expect(bool(refusal) or assault.scale < 1, "a node may have any number of connections")
+        deadline = time.monotonic() + (LOGIN_S + CONNECT_S) * assault.slow
+        while refusal and time.monotonic() < deadline:
+            time.sleep(0.2)
+            refusal = _log_in(assault, LOOPBACK)
+        assault.expect(not refusal, f"the victim cannot log in: {refusal}")
+    assault.done = f"{opened} silent connections; the victim logged in {time.monotonic() - began:.1f} s after the first"
+
+
+def _open(assault: Assault, stack: ExitStack, count: int, sources: Sequence[str]) -> int:
+    """Open connections by turns from each source; return how many there are."""
+    opened = 0
+    for number in range(assault.times(count)):
+        with contextlib.suppress(OSError):
+            stack.enter_context(Peer(assault.target.port, source=sources[number % len(sources)]))
+            opened += 1
+    return opened
 
 
 def guesses(assault: Assault) -> None:
@@ -52,15 +77,21 @@ def guesses(assault: Assault) -> None:
 
 
 def _victim_connects(assault: Assault) -> None:
-    try:
-        with Peer(assault.target.port, source=LOOPBACK) as peer:
-            error = peer.log_in(*VICTIM)
-    except OSError as refused:
-        error = str(refused)
+    error = _log_in(assault, LOOPBACK)
     assault.expect(not error, f"the victim cannot log in: {error}")
+
+
+def _log_in(assault: Assault, source: str) -> str:
+    """Log in as the victim from an address; return the error, "" without one."""
+    try:
+        with Peer(assault.target.port, source=source) as peer:
+            return peer.log_in(*VICTIM)
+    except OSError as refused:
+        return str(refused) or repr(refused)
 
 
 ATTACKS = (
     Attack("connections", "silent connections", connections),
+    Attack("flood", "silent connections from several addresses", flood),
     Attack("guesses", "wrong passwords", guesses),
 )

@@ -136,5 +136,12 @@ class Stage:
 
 
 def logs_kib(node: Node) -> float:
-    """Return the size of the node's log files."""
-    return sum(file.stat().st_size for file in (node.directory / "logs").rglob("*") if file.is_file()) / 1024
+    """Return the size of the node's log files, without the audit's lines of what was allowed, which have no limit."""
+    size = 0
+    for file in (node.directory / "logs").rglob("*"):
+        if file.parent.name == "audit":
+            with file.open("rb") as lines:
+                size += sum(len(line) for line in lines if b'"result": "ok"' not in line)
+        elif file.is_file():
+            size += file.stat().st_size
+    return size / 1024

@@ -46,7 +46,7 @@ def main() -> None:
     ) as connector:
         threading.Thread(target=_write, args=(port, written), daemon=True).start()
         while True:
-            message = connector.get_without_ack(BATCH_SIZE, WAIT_MS)
+            message = connector.get_without_ack(BATCH_SIZE, WAIT_MS, eager=True)
             if not message:
                 continue
             now = time.monotonic()

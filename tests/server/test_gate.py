@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from twisted.internet.testing import StringTransport
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole, Accounts
+from canal_ha.accounts.parse import parse
 from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import ROUTES, StatusApi
 from canal_ha.admin.document import NodeFacts
@@ -25,41 +24,12 @@ from canal_ha.server.metrics import CanalCollector, MetricsPage
 from canal_ha.server.site import QuietSite
 from canal_ha.wire import scramble
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from lab.gate import ACCOUNTS as ACCOUNTS_FILE
+from lab.gate import HTTP, NAMED, PACKETS, PASSWORD, WHO, http_request, packet_error
 from tests.server.harness import Served
 from tests.server.raw_client import RawClient
 
-PASSWORD = "geheim"
-SECRETS = (scramble.secret_of(PASSWORD),)
-READ, ADMIN = frozenset({AccountRole.READ}), frozenset({AccountRole.ADMIN})
-ACCOUNTS = {
-    "elsewhere": Account("elsewhere", SECRETS, READ, ("other",)),
-    "reader": Account("reader", SECRETS, READ, ("example",), ((1001, 1001),)),
-    "admin": Account("admin", SECRETS, ADMIN, ("*",)),
-}
-WHO = ("nobody", *ACCOUNTS)
-NAMED: Mapping[str, Any] = {"destination": "example", "client_id": "1001"}
-
-# Whose packet is answered as canal answers it. Every other one is refused: by the login, the gate, or as no request.
-PACKETS: Mapping[str, tuple[str, ...]] = {
-    "CLIENTAUTHENTICATION": WHO[1:],
-    **dict.fromkeys(("SUBSCRIPTION", "UNSUBSCRIPTION", "GET", "DUMP", "CLIENTACK", "CLIENTROLLBACK"), ("reader",)),
-    **dict.fromkeys(("PACKAGETYPECOMPATIBLEPROTO2", "HANDSHAKE", "ACK", "MESSAGES", "SHUTDOWN", "HEARTBEAT"), ()),
-}
-# The HTTP status of each route, for nobody, elsewhere, reader and admin.
-HTTP: Mapping[str, tuple[int, ...]] = {
-    gate.STATUS: (401, 200, 200, 200),
-    gate.SWITCH: (401, 403, 403, 200),
-    gate.SNAPSHOT: (401, 403, 403, 200),
-    gate.METRICS: (401, 403, 403, 200),
-}
-BODIES: Mapping[str, Any] = {
-    "SUBSCRIPTION": pb.Sub(**NAMED),
-    "UNSUBSCRIPTION": pb.Unsub(**NAMED),
-    "GET": pb.Get(fetch_size=1, timeout=-1, unit=2, **NAMED),
-    "DUMP": pb.Dump(**NAMED),
-    "CLIENTACK": pb.ClientAck(batch_id=4711, **NAMED),
-    "CLIENTROLLBACK": pb.ClientRollback(batch_id=4711, **NAMED),
-}
+ACCOUNTS = parse(ACCOUNTS_FILE, "accounts.toml")
 
 
 def test_the_gate_names_every_packet_and_every_route() -> None:
@@ -82,7 +52,7 @@ def test_nobody_may_do_anything_but_log_in(kind: str) -> None:
 @pytest.fixture
 def served() -> Any:
     with Served(user="x", passwd="0" * 40) as running:
-        running.accounts = Accounts(ACCOUNTS.values())
+        running.accounts = Accounts(ACCOUNTS)
         yield running
 
 
@@ -90,32 +60,18 @@ def served() -> Any:
 @pytest.mark.parametrize("name", pb.PacketType.keys())
 def test_every_packet(served: Served, name: str, who: str) -> None:
     """Only the reader's own packets reach the destination; every other one is an error that a client shows."""
-    with RawClient(served, authenticate=False) as client:
-        login = pb.ClientAuth(username=who, password=scramble.token(PASSWORD, client.seed))
-        if name == "CLIENTAUTHENTICATION":
-            client.write(pb.CLIENTAUTHENTICATION, login)
-            assert (client.refusal() == (0, "")) is (who in PACKETS[name])
-            return
-        if who != "nobody":
-            client.write(pb.CLIENTAUTHENTICATION, login)
-            assert client.refusal() == (0, "")
-            if who == "reader" and name in ("GET", "CLIENTACK", "CLIENTROLLBACK"):
-                client.subscribe()
-                assert client.refusal() == (0, "")
-        client.write(pb.PacketType.Value(name), BODIES.get(name, pb.HeartBeat()))
-        packet = client.packet()
-        text = "" if packet.type == pb.MESSAGES else pb.Ack.FromString(packet.body).error_message
-        refused_by = {
-            "nobody": "auth failed for user:",
-            "elsewhere": "account elsewhere has no right on destination:example",
-            "admin": "account admin has no role read",
-        }
-        if who in PACKETS[name]:
-            assert text == "" or "batchId:4711 is not exist" in text
-        elif who == "nobody" or PACKETS[name]:
-            assert refused_by[who] in text
-        else:
-            assert "is NOT supported!" in text
+    error = packet_error(served.port, name, who)
+    refused_by = {
+        "nobody": "auth failed for user:",
+        "elsewhere": "account elsewhere has no right on destination:example",
+        "admin": "account admin has no role read",
+    }
+    if who in PACKETS[name]:
+        assert error == "" or "batchId:4711 is not exist" in error
+    elif who == "nobody" or PACKETS[name]:
+        assert refused_by[who] in error
+    else:
+        assert "is NOT supported!" in error
 
 
 def test_a_client_id_of_somebody_else_is_refused(served: Served) -> None:
@@ -158,7 +114,7 @@ async def switched(destination: str, to: str) -> str:
 @pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.9"])
 def test_every_route(kind: str, who: str, peer: str) -> None:
     """With accounts, a peer of this machine has no more rights than any other."""
-    entrance = Entrance(lambda: Accounts(ACCOUNTS.values()), Clock())
+    entrance = Entrance(lambda: Accounts(ACCOUNTS), Clock())
     instances = [InstanceStatus("example", "db:1"), InstanceStatus("other", "db:2")]
     page: Any = StatusApi(
         NodeFacts("n:1", "compiled", 1.0),
@@ -167,22 +123,14 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
         answers=lambda host: True,
         actions=actions_of(switched, snapshotted),
     )
-    body, path, method = "", "/api/v1/status", "GET"
-    if kind == gate.SWITCH:
-        body, path, method = '{"to": "other"}', "/api/v1/destinations/example/source", "POST"
-    elif kind == gate.SNAPSHOT:
-        body = '{"action": "start", "client_id": 1001, "tables": ["a.b"]}'
-        path, method = "/api/v1/destinations/example/snapshot", "POST"
-    elif kind == gate.METRICS:
+    if kind == gate.METRICS:
         page = MetricsPage(CanalCollector(lambda: instances, RequestCounters(lambda name: True)), entrance)
-    login = "" if who == "nobody" else "Basic " + b64encode(f"{who}:{PASSWORD}".encode()).decode()
-    request = (
-        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-        + (f"Authorization: {login}\r\n" if login else "")
-        + f"Content-Length: {len(body)}\r\n\r\n{body}"
-    )
-    answer = asked(page, request, peer)
-    assert int(answer.split()[1]) == HTTP[kind][WHO.index(who)]
+    answer = asked(page, http_request(kind, who), peer)
+    status = int(answer.split()[1])
+    if who in HTTP[kind]:
+        assert status == 200
+    else:
+        assert status == (401 if who == "nobody" else 403)
     if who == "nobody":
         assert b"www-authenticate: basic" in answer.lower()
     if kind == gate.STATUS and who != "nobody":
@@ -193,7 +141,7 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
 @pytest.mark.parametrize("header", ["Basic", "Basic \xff\xfe", "Basic ////", "Bearer x", "Digest username=reader"])
 def test_a_header_that_is_no_login_is_refused(header: str) -> None:
     """Any bytes in the header end in 401."""
-    entrance = Entrance(lambda: Accounts(ACCOUNTS.values()), Clock())
+    entrance = Entrance(lambda: Accounts(ACCOUNTS), Clock())
     page = MetricsPage(CanalCollector(list, RequestCounters(lambda name: True)), entrance)
     request = f"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {header}\r\n\r\n"
     assert asked(page, request, "10.0.0.9").split()[1] == b"401"
