@@ -58,9 +58,28 @@ class SmallRequest(Request):
             self.channel.loseConnection()
 
 
+class QuietChannel(http.HTTPChannel):
+    """A connection on which a header that Twisted's parser breaks on is answered with 400.
+
+    Python reads no number of more than 4,300 digits. Twisted logs that as an error, with a traceback, each time that a
+    stranger sends such a Content-Length.
+    """
+
+    def headerReceived(self, line: bytes) -> bool:
+        """Take a header; return whether it is valid."""
+        try:
+            return bool(super().headerReceived(line))  # type: ignore[no-untyped-call] # Twisted's
+        except ValueError:
+            transport: Any = self.transport
+            transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            self.loseConnection()  # type: ignore[no-untyped-call] # Twisted's
+            return False
+
+
 class QuietSite(Site):
     """A site without an access log and without tracebacks in its answers: monitoring asks every few seconds."""
 
+    protocol: Any = QuietChannel
     displayTracebacks = False
     requestFactory = SmallRequest
 

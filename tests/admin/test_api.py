@@ -254,6 +254,12 @@ def test_an_endless_body_is_refused_and_fills_no_disk(body: str) -> None:
     assert code == 413
 
 
+def test_a_length_of_thousands_of_digits_is_refused_without_a_traceback_in_the_log() -> None:
+    """Strangers could fill the log: each such request was an unhandled error."""
+    code, _, _ = ask(f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}\r\nX: y\r\n\r\n")
+    assert code == 400
+
+
 def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:
     """The limit is on the whole body, including blanks behind the JSON."""
     body = '{"to": "master"}' + " " * 5000
