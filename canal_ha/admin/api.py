@@ -162,7 +162,7 @@ def listen(
     interface = "127.0.0.1" if bind == "localhost" else bind
     answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
     page = StatusApi(facts, status, entrance=entrance, answers=answers, actions=actions, alarms=alarms)
-    site = site_of(page, certificates, entrance.refusals)
+    site = site_of(page, certificates, entrance)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

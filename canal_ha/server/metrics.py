@@ -390,7 +390,7 @@ def listen(
     """
     if port <= 0:
         return None
-    site = site_of(MetricsPage(collector, entrance), certificates, entrance.refusals)
+    site = site_of(MetricsPage(collector, entrance), certificates, entrance)
     interface = "127.0.0.1" if bind == "localhost" else bind
     try:
         listening = reactor.listenTCP(port, site, interface=interface)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from twisted.internet.testing import StringTransport
 from canal_ha.accounts.account import Accounts
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.server.audit import Audit
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage, exposition, listen
@@ -229,9 +231,10 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_a_crowd_of_connections_is_closed_and_the_page_stays() -> None:
-    """Beyond the limit a connection ends at once and is counted. When others end, the page answers again."""
-    entrance = Entrance(Accounts, Clock())
+def test_connections_held_by_a_stranger_do_not_keep_monitoring_out() -> None:
+    """He keeps more connections than the port has and sends a byte now and then. He loses his own; the page answers."""
+    written: list[bytes] = []
+    entrance = Entrance(Accounts, Clock(), Audit(Clock(), written.append))
     port = free_port()
 
     async def begin() -> Any:
@@ -239,11 +242,18 @@ def test_a_crowd_of_connections_is_closed_and_the_page_stays() -> None:
 
     listening = on_reactor(begin)
     try:
-        crowd = [socket.create_connection((LOOPBACK, port), 5) for _ in range(CONNECTIONS_MOST + 20)]
-        until(lambda: entrance.refusals["http_connections"] == 20, what="20 refusals")
+        with socket.create_connection((LOOPBACK, port), 5, ("127.0.0.3", 0)) as monitoring:
+            crowd = [
+                socket.create_connection((LOOPBACK, port), 5, ("127.0.0.2", 0)) for _ in range(CONNECTIONS_MOST + 19)
+            ]
+            until(lambda: entrance.refusals["http_connections"] == 20, what="20 refusals")
+            assert answers(f"http://{LOOPBACK}:{port}/")
+            monitoring.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in monitoring.recv(100)
+        line = json.loads(written[0])
+        assert (line["action"], line["result"], line["address"]) == ("connection", "refused", "127.0.0.2")
         for each in crowd:
             each.close()
-        until(lambda: answers(f"http://{LOOPBACK}:{port}/"), what="an answer")
     finally:
         reactor.callFromThread(listening.stopListening)
 
