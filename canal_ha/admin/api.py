@@ -29,7 +29,7 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.http_login import HttpRefusal, actor_of, check_right, login_of
+from canal_ha.server.http_login import HttpRefusal, actor_of, check_right, login_of, refuse
 from canal_ha.server.site import Listener, site_of
 
 log = logs.get(__name__)
@@ -97,13 +97,14 @@ class StatusApi(Resource):
     def _render(self, request: Request) -> bytes | int:
         if not self._answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
             text = "the Host header names another machine: use an address of this node, or canal.register.ip"
-            self._entrance.audit.refused("request", actor_of(request), text)
-            raise HttpRefusal(403, text)
+            refuse(self._entrance, request, actor_of(request), 403, text)
         account, actor = login_of(self._entrance, request)
         route, destination = _route(request)
+        if route is None:
+            refuse(self._entrance, request, actor, 404, f"not found; there is {ROUTES[0].path}")
         if request.method not in route.methods:
             request.setHeader(b"allow", b", ".join(route.methods))
-            raise HttpRefusal(405, f"only {route.methods[0].decode()}")
+            refuse(self._entrance, request, actor, 405, f"only {route.methods[0].decode()}")
         check_right(self._entrance, account, actor, route.kind, destination)
         if action := self._actions.get(route.kind):
             return self._control.render(request, action, destination, actor)
@@ -123,14 +124,14 @@ class StatusApi(Resource):
         )
 
 
-def _route(request: Request) -> tuple[Route, str]:
-    """Return the route of a request and its destination. Raises HttpRefusal."""
+def _route(request: Request) -> tuple[Route | None, str]:
+    """Return the route of a request and its destination; None if there is none."""
     path = request.path.decode("latin-1")
     for route in ROUTES:
         match = re.fullmatch(route.path, path)
         if match:
             return route, unquote(match[1]) if match.re.groups else ""
-    raise HttpRefusal(404, f"not found; there is {ROUTES[0].path}")
+    return None, ""
 
 
 def listen(

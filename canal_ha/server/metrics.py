@@ -30,7 +30,7 @@ from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
-from canal_ha.server.http_login import HttpRefusal, check_right, login_of
+from canal_ha.server.http_login import HttpRefusal, check_right, login_of, refuse
 from canal_ha.server.site import Listener, site_of
 from canal_ha.version import VERSION
 
@@ -356,10 +356,13 @@ class MetricsPage(Resource):
         self._entrance = entrance
         self._collectors = (collector, PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
-    def render_GET(self, request: Request) -> bytes:
+    def render(self, request: Request) -> bytes:
         """Write everything."""
         try:
             account, actor = login_of(self._entrance, request)
+            if request.method not in (b"GET", b"HEAD"):
+                request.setHeader(b"allow", b"GET, HEAD")
+                refuse(self._entrance, request, actor, 405, "only GET")
             check_right(self._entrance, account, actor, gate.METRICS)
         except HttpRefusal as refusal:
             request.setResponseCode(refusal.code)
