@@ -29,7 +29,7 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.http_login import HttpRefusal, actor_of, check_right, login_of, refuse
+from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
 from canal_ha.server.site import Listener, site_of
 
 log = logs.get(__name__)
@@ -61,8 +61,7 @@ class StatusApi(Resource):
 
     facts, status, alarms: the content of the document.
     entrance: knows the accounts.
-    answers: whether a request's Host header names this machine. A web page can make a browser send requests here under
-        the page's own host name (DNS rebinding); only the Host header shows that.
+    answers: whether a request's Host header names this machine; see check_host.
     actions: what can be done to destinations, by kind of request.
     """
 
@@ -95,9 +94,7 @@ class StatusApi(Resource):
             return _answer(request, refusal.code, {"error": str(refusal)})
 
     def _render(self, request: Request) -> bytes | int:
-        if not self._answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
-            text = "the Host header names another machine: use an address of this node, or canal.register.ip"
-            refuse(self._entrance, request, actor_of(request), 403, text)
+        check_host(self._entrance, request, self._answers)
         account, actor = login_of(self._entrance, request)
         route, destination = _route(request)
         if route is None:

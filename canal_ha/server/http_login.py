@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -53,6 +54,19 @@ def actor_of(request: Request) -> Actor:
     """Return who sends a request, as far as it is known before the login."""
     host = getattr(request.getClientAddress(), "host", "unknown")
     return Actor("", host, subject_of(request.transport))
+
+
+def check_host(entrance: Entrance, request: Request, answers: Callable[[str], bool]) -> None:
+    """Raise HttpRefusal if the Host header names another machine.
+
+    A web page can make a browser send requests here under the page's own host name (DNS rebinding); only the Host
+    header shows that.
+
+    answers: whether a name is one of this machine.
+    """
+    if not answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
+        text = "the Host header names another machine: use an address of this node, or canal.register.ip"
+        refuse(entrance, request, actor_of(request), 403, text)
 
 
 def refuse(entrance: Entrance, request: Request, actor: Actor, code: int, text: str) -> NoReturn:

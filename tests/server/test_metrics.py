@@ -231,6 +231,27 @@ def answers(url: str) -> bool:
         return False
 
 
+def test_a_web_page_cannot_read_the_metrics_of_a_node_on_its_visitors_machine() -> None:
+    """On loopback only its names are answered: a page can let its own name lead there, and no login keeps it out."""
+    port = free_port()
+
+    async def begin() -> Any:
+        return listen(reactor, port, collector(), OPEN, LOOPBACK)
+
+    listening = on_reactor(begin)
+    try:
+        for host, code in (
+            (f"localhost:{port}", b" 200 "),
+            (f"{LOOPBACK}:{port}", b" 200 "),
+            ("evil.example", b" 403 "),
+        ):
+            with socket.create_connection((LOOPBACK, port), 5) as browser:
+                browser.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                assert code in browser.recv(100)
+    finally:
+        reactor.callFromThread(listening.stopListening)
+
+
 def test_connections_held_by_a_stranger_do_not_keep_monitoring_out() -> None:
     """He keeps more connections than the port has and sends a byte now and then. He loses his own; the page answers."""
     written: list[bytes] = []
