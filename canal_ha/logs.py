@@ -40,7 +40,9 @@ _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"
 _CURSORS = "canal_ha.cursors"
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
-_PLAIN = re.compile(r"[^\s\"\x00-\x1f\x7f]+")
+_STEERING = r"\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # what JSON leaves as it is, and terminals obey
+_STEERS = re.compile(f"[{_STEERING}]")
+_PLAIN = re.compile(rf"[^\s\"\x00-\x1f{_STEERING}]+")
 
 _installed: list[tuple[logging.Logger, logging.Handler]] = []
 
@@ -311,7 +313,14 @@ def _render_text(_logger: object, _method: str, event: MutableMapping[str, Any])
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    if _PLAIN.fullmatch(text):
+        return text
+    return _json(text)
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
@@ -327,4 +336,4 @@ def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any])
     }
     if exception:
         line["exception"] = exception
-    return json.dumps(line, ensure_ascii=False, default=str)
+    return _json(line)

@@ -115,6 +115,17 @@ def test_a_value_cannot_forge_a_line(tmp_path: Path) -> None:
     assert lines[0].endswith(r'destination=example filter="x\n2017 forged" blank="a b" plain=.*\..* empty=""')
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_value_cannot_steer_the_terminal_that_shows_the_log(tmp_path: Path, log_format: str) -> None:
+    """Control characters of any kind are escaped, such as a user name's; letters of any language stay."""
+    logs.setup(tmp_path, log_format, console=False)
+    logs.bound("example").info("refused", user="\x1b[2J\x9b2J\u202e\u2028", name="名前")
+    line = text(tmp_path / "example/example.log").removesuffix("\n")
+    assert line.isprintable()
+    assert r"\u001b[2J\u009b2J\u202e\u2028" in line
+    assert "名前" in line
+
+
 def test_a_name_cannot_leave_the_directory(tmp_path: Path) -> None:
     """A destination whose name cannot be a directory name writes to canal.log."""
     logs.setup(tmp_path / "logs", console=False)

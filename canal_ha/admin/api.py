@@ -29,7 +29,7 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.http_login import HttpRefusal, actor_of, check_right, login_of
+from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
 from canal_ha.server.site import Listener, site_of
 
 log = logs.get(__name__)
@@ -61,8 +61,7 @@ class StatusApi(Resource):
 
     facts, status, alarms: the content of the document.
     entrance: knows the accounts.
-    answers: whether a request's Host header names this machine. A web page can make a browser send requests here under
-        the page's own host name (DNS rebinding); only the Host header shows that.
+    answers: whether a request's Host header names this machine; see check_host.
     actions: what can be done to destinations, by kind of request.
     """
 
@@ -95,15 +94,14 @@ class StatusApi(Resource):
             return _answer(request, refusal.code, {"error": str(refusal)})
 
     def _render(self, request: Request) -> bytes | int:
-        if not self._answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
-            text = "the Host header names another machine: use an address of this node, or canal.register.ip"
-            self._entrance.audit.refused("request", actor_of(request), text)
-            raise HttpRefusal(403, text)
+        check_host(self._entrance, request, self._answers)
         account, actor = login_of(self._entrance, request)
         route, destination = _route(request)
+        if route is None:
+            refuse(self._entrance, request, actor, 404, f"not found; there is {ROUTES[0].path}")
         if request.method not in route.methods:
             request.setHeader(b"allow", b", ".join(route.methods))
-            raise HttpRefusal(405, f"only {route.methods[0].decode()}")
+            refuse(self._entrance, request, actor, 405, f"only {route.methods[0].decode()}")
         check_right(self._entrance, account, actor, route.kind, destination)
         if action := self._actions.get(route.kind):
             return self._control.render(request, action, destination, actor)
@@ -123,14 +121,14 @@ class StatusApi(Resource):
         )
 
 
-def _route(request: Request) -> tuple[Route, str]:
-    """Return the route of a request and its destination. Raises HttpRefusal."""
+def _route(request: Request) -> tuple[Route | None, str]:
+    """Return the route of a request and its destination; None if there is none."""
     path = request.path.decode("latin-1")
     for route in ROUTES:
         match = re.fullmatch(route.path, path)
         if match:
             return route, unquote(match[1]) if match.re.groups else ""
-    raise HttpRefusal(404, f"not found; there is {ROUTES[0].path}")
+    return None, ""
 
 
 def listen(
@@ -162,7 +160,7 @@ def listen(
     interface = "127.0.0.1" if bind == "localhost" else bind
     answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
     page = StatusApi(facts, status, entrance=entrance, answers=answers, actions=actions, alarms=alarms)
-    site = site_of(page, certificates, entrance.refusals)
+    site = site_of(page, certificates, entrance)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

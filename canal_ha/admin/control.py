@@ -46,6 +46,7 @@ class Control:
         """
         wanted = action.wanted(_body(request))
         if wanted is None:
+            self._audit.refused(action.name, actor, action.usage, destination=destination)
             return self._answer(request, 400, {"error": action.usage})
         gone: list[Failure] = []
         request.notifyFinish().addErrback(gone.append)  # the caller hung up; the action continues

@@ -19,6 +19,7 @@ from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
+from canal_ha.model.excerpt import printable
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.files.view import LocalView, view_of
@@ -186,7 +187,7 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         if each.gtid:
             lines.append(f"{source}GTID set {each.gtid}")
     if cursor.mark:
-        lines.append(f"mark of its client: {cursor.mark}")
+        lines.append(f"mark of its client: {printable(cursor.mark)}")
     if chosen.instance is not None:
         try:
             read = chosen.as_read(chosen.instance, cursor)

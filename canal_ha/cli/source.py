@@ -13,7 +13,7 @@ from urllib.request import Request
 import click
 
 from canal_ha.cli.access import HttpAccess, access_options, http_access
-from canal_ha.cli.node_status import DEFAULT_URL
+from canal_ha.cli.node_status import DEFAULT_URL, refusal
 from canal_ha.config.load import load_usable
 from canal_ha.errors import NodeUnreachable, SwitchRefused
 
@@ -77,11 +77,7 @@ def _ask_node(url: str, destination: str, to: str, access: HttpAccess) -> str:
         with access.opener().open(request, timeout=TIMEOUT_S) as answer:
             return str(json.load(answer)["source"])
     except HTTPError as error:
-        try:
-            reason = json.load(error)["error"]
-        except (ValueError, KeyError, TypeError):
-            reason = f"{address} answered {error.code} {error.reason}"
-        raise SwitchRefused(str(reason)) from error
+        raise SwitchRefused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
     except (URLError, OSError, HTTPException) as error:
         raise NodeUnreachable(
             f"no node answers at {url} ({getattr(error, 'reason', None) or error}): run this where the node that runs"

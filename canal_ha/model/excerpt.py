@@ -14,6 +14,11 @@ def excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT_CHARACTERS else text[: EXCERPT_CHARACTERS - 1] + "…"
 
 
+def printable(text: str) -> str:
+    r"""Return the text with escapes, as `\n`, if a character in it does not print: one could steer a terminal."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
 def some(names: Iterable[str]) -> str:
     """Return the first five names in printable characters, and how many more there are."""
     rest = iter(names)

@@ -52,7 +52,7 @@ class Node:
         self._audit_failing_since = 0.0
         self._accounts = AccountsFile(config, reactor, self._audit)
         self._entrance = Entrance(lambda: self._accounts.accounts, reactor, self._audit)
-        self._certificates = Certificates(config.tls) if config.tls else None
+        self._certificates = Certificates(config.tls, self._entrance.certificate_refused) if config.tls else None
         self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
         self._hosting = Hosting(config, reactor, self._embedded, self._audit)
         self._service = CanalService(

@@ -5,7 +5,7 @@ Connections keep the certificate that they began with; new ones get the newest.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
+from OpenSSL.crypto import X509
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer
@@ -29,15 +30,21 @@ LOG = logs.get(__name__)
 class Certificates:
     """See the module."""
 
-    def __init__(self, files: PortTls) -> None:
-        """Read the files. Raises FileUnusable."""
+    def __init__(self, files: PortTls, refused: Callable[[str, str], None] = lambda address, reason: None) -> None:
+        """Read the files.
+
+        files: PEM files.
+        refused: hears of clients whose certificate is refused: their address, and why.
+        Raises FileUnusable.
+        """
         self._files = files
-        self._context = _context(files)
+        self._refused = refused
+        self._context = self._read()
 
     def reload(self) -> str:
         """Read the files again. If they cannot be used, go on with the old ones and return why; "" if they can."""
         try:
-            self._context = _context(self._files)
+            self._context = self._read()
         except FileUnusable as error:
             LOG.error("tls.refused", error=str(error))
             return str(error)
@@ -46,12 +53,40 @@ class Certificates:
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """Return a connection with the newest certificate. Twisted calls it."""
-        return SSL.Connection(self._context, None)
+        connection = SSL.Connection(self._context, None)
+        connection.set_app_data(protocol)
+        return connection
 
     def around(self, factory: Any) -> Any:
         """Return a factory that speaks TLS and passes the bytes inside to `factory`. Twisted types neither."""
         creator: Any = self
         return TLSMemoryBIOFactory(creator, False, factory)
+
+    def _read(self) -> SSL.Context:
+        context = _context(self._files)
+        if self._files.ca_file:
+            # a client without a certificate logs in with a password
+            context.set_verify(SSL.VERIFY_PEER, self._verified)
+        return context
+
+    def _verified(self, connection: SSL.Connection, certificate: X509, error: int, depth: int, valid: int) -> bool:
+        """Accept what OpenSSL accepts of a client's chain. OpenSSL calls it."""
+        if not valid:
+            host = getattr(connection.get_app_data().transport.getPeer(), "host", "unknown")
+            why = _VERIFY_ERRORS.get(error, f"no authority of canal.tls.ca vouches for it (OpenSSL's error {error})")
+            self._refused(host, f"the certificate {_subject(certificate)} is refused: {why}")
+        return bool(valid)
+
+
+_VERIFY_ERRORS = {9: "it is not valid yet", 10: "it has expired", 26: "it is not for clients"}
+
+
+def _subject(certificate: X509) -> str:
+    """Return the subject of a certificate that anybody may have made."""
+    try:
+        return certificate.to_cryptography().subject.rfc4514_string()
+    except ValueError:
+        return "with an unreadable subject"
 
 
 def names_of(transport: Any) -> Collection[str]:
@@ -95,8 +130,6 @@ def _context(files: PortTls) -> SSL.Context:
         if files.ca_file:
             file = files.ca_file
             context.load_verify_locations(files.ca_file)
-            # a client without a certificate logs in with a password
-            context.set_verify(SSL.VERIFY_PEER, lambda connection, certificate, error, depth, valid: bool(valid))
     except SSL.Error as error:
         reason = "; ".join(str(each[-1]) for each in error.args[0]) if error.args else str(error)
         raise FileUnusable(file, f"cannot be used for TLS: {reason or 'not readable'}") from error

@@ -82,6 +82,11 @@ class Entrance:
         account = accounts.named(name)
         return _certified(accounts, name, certified) or (account if account and _proven(account, proof) else None)
 
+    def certificate_refused(self, address: str, reason: str) -> None:
+        """Count and write down a client whose certificate was refused, which ended its connection."""
+        self.refusals["certificate"] += 1
+        self.audit.refused("login", Actor(address=address), reason)
+
     def check(self, who: Account | None, kind: str, destination: str = "", client_id: int | None = None) -> None:
         """Raise NotAllowed if the gate refuses the request; see gate.refusal."""
         refusal = gate.refusal(who, kind, destination, client_id)

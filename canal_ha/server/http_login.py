@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 from twisted.web.server import Request
 
@@ -38,6 +40,8 @@ def login_of(entrance: Entrance, request: Request) -> tuple[Account, Actor]:
         raise HttpRefusal(Busy.code, str(error)) from error
     else:
         text = "log in with the name and the password of an account, or with its bearer token"
+        if account is None:
+            entrance.audit.refused("login", actor, "the request has no login")
     if account is None:
         request.setHeader(b"www-authenticate", CHALLENGE)
         raise HttpRefusal(401, text)
@@ -50,6 +54,26 @@ def actor_of(request: Request) -> Actor:
     """Return who sends a request, as far as it is known before the login."""
     host = getattr(request.getClientAddress(), "host", "unknown")
     return Actor("", host, subject_of(request.transport))
+
+
+def check_host(entrance: Entrance, request: Request, answers: Callable[[str], bool]) -> None:
+    """Raise HttpRefusal if the Host header names another machine.
+
+    A web page can make a browser send requests here under the page's own host name (DNS rebinding); only the Host
+    header shows that.
+
+    answers: whether a name is one of this machine.
+    """
+    if not answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
+        text = "the Host header names another machine: use an address of this node, or canal.register.ip"
+        refuse(entrance, request, actor_of(request), 403, text)
+
+
+def refuse(entrance: Entrance, request: Request, actor: Actor, code: int, text: str) -> NoReturn:
+    """Write a refused request into the audit and raise HttpRefusal."""
+    asked = f"{request.method.decode('latin-1')} {request.path.decode('latin-1')}"
+    entrance.audit.refused("request", actor, f"{text}: {asked}")
+    raise HttpRefusal(code, text)
 
 
 def check_right(entrance: Entrance, account: Account, actor: Actor, kind: str, destination: str = "") -> None:

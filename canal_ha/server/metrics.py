@@ -22,6 +22,7 @@ from twisted.web.server import Request
 from canal_ha import logs
 from canal_ha.accounts import gate
 from canal_ha.config.alarms import ConfigAlarm
+from canal_ha.config.listeners import is_loopback
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -30,7 +31,7 @@ from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
-from canal_ha.server.http_login import HttpRefusal, check_right, login_of
+from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
 from canal_ha.server.site import Listener, site_of
 from canal_ha.version import VERSION
 
@@ -350,16 +351,28 @@ class MetricsPage(Resource):
 
     isLeaf = True
 
-    def __init__(self, collector: Collector, entrance: Entrance) -> None:
-        """collector: of the node's figures. entrance: knows the accounts."""
+    def __init__(
+        self, collector: Collector, entrance: Entrance, answers: Callable[[str], bool] = lambda host: True
+    ) -> None:
+        """Make a page.
+
+        collector: of the node's figures.
+        entrance: knows the accounts.
+        answers: whether a request's Host header may have this name; see check_host.
+        """
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
         self._entrance = entrance
+        self._answers = answers
         self._collectors = (collector, PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
-    def render_GET(self, request: Request) -> bytes:
+    def render(self, request: Request) -> bytes:
         """Write everything."""
         try:
+            check_host(self._entrance, request, self._answers)
             account, actor = login_of(self._entrance, request)
+            if request.method not in (b"GET", b"HEAD"):
+                request.setHeader(b"allow", b"GET, HEAD")
+                refuse(self._entrance, request, actor, 405, "only GET")
             check_right(self._entrance, account, actor, gate.METRICS)
         except HttpRefusal as refusal:
             request.setResponseCode(refusal.code)
@@ -390,8 +403,10 @@ def listen(
     """
     if port <= 0:
         return None
-    site = site_of(MetricsPage(collector, entrance), certificates, entrance.refusals)
     interface = "127.0.0.1" if bind == "localhost" else bind
+    # beyond loopback a node has accounts, and Prometheus may know it by any name
+    page = MetricsPage(collector, entrance, is_loopback) if is_loopback(interface) else MetricsPage(collector, entrance)
+    site = site_of(page, certificates, entrance)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -1,4 +1,4 @@
-"""QuietSite: a small web site beside the canal port, for monitoring and an operator's actions."""
+"""QuietSite: a small web site beside the canal port, for monitoring and an operator's actions. Reactor thread."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from canal_ha.accounts.origin import origin_of
+from canal_ha.server.audit import Actor
 from canal_ha.server.certificates import Certificates
+from canal_ha.server.entrance import Entrance
 
 BODY_MOST_BYTES = 4096
 CONNECTIONS_MOST = 100  # open on one port; Twisted closes one that is silent for a minute
+CROWDED = f"the port has {CONNECTIONS_MOST} connections already, and this is the oldest of the address with most"
 
 
 class Listener(Protocol):
@@ -58,9 +62,28 @@ class SmallRequest(Request):
             self.channel.loseConnection()
 
 
+class QuietChannel(http.HTTPChannel):
+    """A connection on which a header that Twisted's parser breaks on is answered with 400.
+
+    Python reads no number of more than 4,300 digits. Twisted logs that as an error, with a traceback, each time that a
+    stranger sends such a Content-Length.
+    """
+
+    def headerReceived(self, line: bytes) -> bool:
+        """Take a header; return whether it is valid."""
+        try:
+            return bool(super().headerReceived(line))  # type: ignore[no-untyped-call] # Twisted's
+        except ValueError:
+            transport: Any = self.transport
+            transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            self.loseConnection()  # type: ignore[no-untyped-call] # Twisted's
+            return False
+
+
 class QuietSite(Site):
     """A site without an access log and without tracebacks in its answers: monitoring asks every few seconds."""
 
+    protocol: Any = QuietChannel
     displayTracebacks = False
     requestFactory = SmallRequest
 
@@ -69,29 +92,51 @@ class QuietSite(Site):
 
 
 class FewConnections(WrappingFactory):
-    """Closes connections beyond CONNECTIONS_MOST at once, so that they take no file descriptors from clients."""
+    """Keeps CONNECTIONS_MOST connections, so that they take no file descriptors from clients.
+
+    One more ends the oldest connection of the address that has most. A stranger who holds connections open, and sends a
+    byte now and then, so ends his own and keeps nobody out.
+    """
 
     noisy = False
 
-    def __init__(self, factory: Any, refusals: Counter[str]) -> None:
-        """factory: of the connections. refusals: counts those that are closed, as `http_connections`."""
+    def __init__(self, factory: Any, entrance: Entrance) -> None:
+        """factory: of the connections. entrance: counts those that are ended, as `http_connections`."""
         super().__init__(factory)  # type: ignore[no-untyped-call] # Twisted's
-        self._refusals = refusals
+        self._entrance = entrance
+        self._hosts: dict[Any, str] = {}  # of the open connections, the oldest first
 
     def buildProtocol(self, addr: Any) -> Any:
-        """Return a connection; None closes it."""
-        if len(self.protocols) < CONNECTIONS_MOST:
-            return super().buildProtocol(addr)
-        self._refusals["http_connections"] += 1
-        return None
+        """Return a connection."""
+        if len(self._hosts) >= CONNECTIONS_MOST:
+            self._end_one()
+        return super().buildProtocol(addr)
+
+    def registerProtocol(self, p: Any) -> None:
+        """Count a connection."""
+        super().registerProtocol(p)  # type: ignore[no-untyped-call] # Twisted's
+        self._hosts[p] = getattr(p.getPeer(), "host", "unknown")
+
+    def unregisterProtocol(self, p: Any) -> None:
+        """Count its end."""
+        super().unregisterProtocol(p)  # type: ignore[no-untyped-call] # Twisted's
+        self._hosts.pop(p, None)
+
+    def _end_one(self) -> None:
+        origins = {connection: origin_of(f"/{host}") for connection, host in self._hosts.items()}
+        ((most, _),) = Counter(origins.values()).most_common(1)
+        oldest = next(connection for connection, origin in origins.items() if origin == most)
+        self._entrance.refusals["http_connections"] += 1
+        self._entrance.audit.refused("connection", Actor(address=self._hosts.pop(oldest)), CROWDED)
+        oldest.abortConnection()
 
 
-def site_of(page: Resource, certificates: Certificates | None, refusals: Counter[str]) -> FewConnections:
+def site_of(page: Resource, certificates: Certificates | None, entrance: Entrance) -> FewConnections:
     """Return what listens on a port.
 
     page: answers the requests.
     certificates: for TLS; None: plain HTTP.
-    refusals: see FewConnections.
+    entrance: see FewConnections.
     """
     site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
-    return FewConnections(certificates.around(site) if certificates else site, refusals)
+    return FewConnections(certificates.around(site) if certificates else site, entrance)

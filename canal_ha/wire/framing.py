@@ -7,6 +7,7 @@ import struct
 from canal_ha.errors import RemoteProtocolError
 
 HEADER_BYTES = 4
+JOINED_BYTES = 4096  # smaller pieces are joined, because each piece takes memory besides its bytes
 _LENGTH = struct.Struct(">i")
 
 
@@ -49,7 +50,10 @@ class FrameReader:
             if not self._size:
                 self._pieces.clear()  # one piece may be left that is read completely
                 self._at = 0
-            self._pieces.append(bytes(data))
+            if self._pieces and len(self._pieces[-1]) + len(data) <= JOINED_BYTES:
+                self._pieces[-1] += bytes(data)
+            else:
+                self._pieces.append(bytes(data))
             self._size += len(data)
 
     def next(self) -> bytes | None:

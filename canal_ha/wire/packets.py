@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
-from canal_ha.model.excerpt import excerpt
+from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
@@ -283,8 +283,14 @@ def _wait_ms(timeout: int, unit: int) -> float | None:
 
 
 def _dump(body: Message) -> str:
-    """Format a message as protobuf text with octal escapes for non-ASCII characters, like Java."""
-    return excerpt(text_format.MessageToString(body, as_utf8=False))
+    """Format a message as protobuf text with octal escapes for non-ASCII characters, like Java.
+
+    Escapes are made one character at a time, so no more of a text is formatted than an excerpt shows.
+    """
+    shown = type(body)()
+    for field, value in body.ListFields():
+        setattr(shown, field.name, value[:EXCERPT_CHARACTERS] if isinstance(value, str) else value)
+    return excerpt(text_format.MessageToString(shown, as_utf8=False))
 
 
 # ---- what a server writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,7 +15,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from canal_ha.accounts.account import Accounts
+from canal_ha.accounts.account import Account, AccountRole, Accounts
 from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import StatusApi, listen, own_names, port_of
 from canal_ha.admin.document import NodeFacts
@@ -24,6 +24,7 @@ from canal_ha.errors import LocalProtocolError, NotRunningHere
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
+from canal_ha.server.audit import Audit
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.site import QuietSite
 
@@ -45,10 +46,15 @@ def instances() -> Sequence[InstanceStatus]:
 
 
 def ask(
-    request: str, *, bind: str = "127.0.0.1", peer: str = "127.0.0.1", accounts: Accounts = OPEN
+    request: str,
+    *,
+    bind: str = "127.0.0.1",
+    peer: str = "127.0.0.1",
+    accounts: Accounts = OPEN,
+    write: Callable[[bytes], None] | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     """Send an HTTP request through Twisted's own parser, and return (code, headers, body)."""
-    entrance = Entrance(lambda: accounts, Clock())
+    entrance = Entrance(lambda: accounts, Clock(), Audit(Clock(), write))
     entrance.operator_token = sha256(TOKEN.encode()).digest()
     answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
     api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted))
@@ -246,12 +252,40 @@ def test_a_switch_needs_the_operators_token() -> None:
         assert ask(post("other", login=""), bind="0.0.0.0", peer=peer)[0] == 403
 
 
+@pytest.mark.parametrize(("request_text", "code", "action", "reason"), [
+    (get(), 401, "login", "has no login"),
+    (get("/api/v1/nothing") , 404, "request", "not found; there is /api/v1/status: GET /api/v1/nothing"),
+    (get(method="TRACE"), 405, "request", "only GET: TRACE /api/v1/status"),
+    (get(host="evil.example"), 403, "request", "names another machine"),
+    (post("nowhere"), 400, "switch", "master, standby, other"),
+    (post("other").partition("Content-Length")[0] + "Content-Length: 4000\r\n\r\n" + "[" * 4000, 400,
+     "switch", "send a JSON object"),
+])  # fmt: skip
+def test_each_refused_request_is_in_the_audit(request_text: str, code: int, action: str, reason: str) -> None:
+    """A line says what a stranger, or an account, asked for and did not get."""
+    written: list[bytes] = []
+    hashed = sha256(TOKEN.encode()).digest()
+    operator = Account("boss", roles=frozenset(AccountRole), destinations=("*",), tokens=(hashed,))
+    if code in (404, 405):
+        request_text = request_text.replace("\r\n", f"\r\n{AS_OPERATOR}", 1)
+    assert ask(request_text, accounts=Accounts([operator]), write=written.append)[0] == code
+    line = json.loads(written[-1])
+    assert (line["action"], line["result"], line["address"]) == (action, "refused", "127.0.0.1")
+    assert reason in line["details"]["reason"]
+
+
 @pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])
 def test_an_endless_body_is_refused_and_fills_no_disk(body: str) -> None:
     """A body above the limit is answered with 413 before it is complete, because strangers can reach the port."""
     request = f"POST /api/v1/destinations/example/source HTTP/1.1\r\nHost: localhost\r\n{body}"
     code, _, _ = ask(request + " " * 5000)
     assert code == 413
+
+
+def test_a_length_of_thousands_of_digits_is_refused_without_a_traceback_in_the_log() -> None:
+    """Strangers could fill the log: each such request was an unhandled error."""
+    code, _, _ = ask(f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}\r\nX: y\r\n\r\n")
+    assert code == 400
 
 
 def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from twisted.internet.testing import StringTransport
 from canal_ha.accounts.account import Accounts
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.server.audit import Audit
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage, exposition, listen
@@ -229,9 +231,31 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_a_crowd_of_connections_is_closed_and_the_page_stays() -> None:
-    """Beyond the limit a connection ends at once and is counted. When others end, the page answers again."""
-    entrance = Entrance(Accounts, Clock())
+def test_a_web_page_cannot_read_the_metrics_of_a_node_on_its_visitors_machine() -> None:
+    """On loopback only its names are answered: a page can let its own name lead there, and no login keeps it out."""
+    port = free_port()
+
+    async def begin() -> Any:
+        return listen(reactor, port, collector(), OPEN, LOOPBACK)
+
+    listening = on_reactor(begin)
+    try:
+        for host, code in (
+            (f"localhost:{port}", b" 200 "),
+            (f"{LOOPBACK}:{port}", b" 200 "),
+            ("evil.example", b" 403 "),
+        ):
+            with socket.create_connection((LOOPBACK, port), 5) as browser:
+                browser.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                assert code in browser.recv(100)
+    finally:
+        reactor.callFromThread(listening.stopListening)
+
+
+def test_connections_held_by_a_stranger_do_not_keep_monitoring_out() -> None:
+    """He keeps more connections than the port has and sends a byte now and then. He loses his own; the page answers."""
+    written: list[bytes] = []
+    entrance = Entrance(Accounts, Clock(), Audit(Clock(), written.append))
     port = free_port()
 
     async def begin() -> Any:
@@ -239,11 +263,18 @@ def test_a_crowd_of_connections_is_closed_and_the_page_stays() -> None:
 
     listening = on_reactor(begin)
     try:
-        crowd = [socket.create_connection((LOOPBACK, port), 5) for _ in range(CONNECTIONS_MOST + 20)]
-        until(lambda: entrance.refusals["http_connections"] == 20, what="20 refusals")
+        with socket.create_connection((LOOPBACK, port), 5, ("127.0.0.3", 0)) as monitoring:
+            crowd = [
+                socket.create_connection((LOOPBACK, port), 5, ("127.0.0.2", 0)) for _ in range(CONNECTIONS_MOST + 19)
+            ]
+            until(lambda: entrance.refusals["http_connections"] == 20, what="20 refusals")
+            assert answers(f"http://{LOOPBACK}:{port}/")
+            monitoring.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in monitoring.recv(100)
+        line = json.loads(written[0])
+        assert (line["action"], line["result"], line["address"]) == ("connection", "refused", "127.0.0.2")
         for each in crowd:
             each.close()
-        until(lambda: answers(f"http://{LOOPBACK}:{port}/"), what="an answer")
     finally:
         reactor.callFromThread(listening.stopListening)
 

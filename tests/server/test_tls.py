@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import socket
@@ -24,6 +25,7 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.tls import ClientTls
 from canal_ha.config.model import PortTls
 from canal_ha.errors import ConnectionLost, FileUnusable, ServerRefused
+from canal_ha.server.audit import Audit
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.entrance import Entrance
@@ -34,6 +36,7 @@ from lab.certificates import Authority
 from lab.ports import free_port
 from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, reactor, transaction
 from tests.server.raw_client import RawClient, acknowledge_after_the_end
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -109,6 +112,24 @@ def test_a_certificate_names_an_account(authority: Authority, tmp_path: Path) ->
                 connector(served, tls, user).connect()
         with pytest.raises(ConnectionLost):
             connector(served, ClientTls(ca, str(other.sign("shop", "forged")))).connect()
+
+
+def test_a_refused_certificate_is_in_the_audit(authority: Authority, tmp_path: Path) -> None:
+    """Its client sees only the end of the connection; who looks into the audit sees address, subject and reason."""
+    clients, other = Authority(tmp_path, "clients"), Authority(tmp_path, "strangers")
+    written: list[bytes] = []
+    entrance = Entrance(lambda: Accounts([Account("shop")]), Clock(), Audit(Clock(), written.append))
+    node = str(authority.sign("node"))
+    secured = Certificates(PortTls(node, node, str(clients.file)), entrance.certificate_refused)
+    with Served(certificates=secured, entrance=entrance) as served:
+        with pytest.raises(ConnectionLost):
+            connector(served, ClientTls(str(authority.file), str(other.sign("shop", "forged")))).connect()
+        until(lambda: written, what="a line of the audit")
+    line = json.loads(written[0])
+    assert (line["action"], line["result"], line["address"]) == ("login", "refused", LOOPBACK)
+    assert "CN=shop" in line["details"]["reason"]
+    assert "canal.tls.ca" in line["details"]["reason"]
+    assert entrance.refusals == {"certificate": 1}
 
 
 def test_a_certificate_logs_in_over_http(authority: Authority, tmp_path: Path) -> None:

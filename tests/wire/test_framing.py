@@ -1,5 +1,7 @@
 """Frames: packets that arrive in pieces of any size, and MESSAGES packets that are read in place."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,21 @@ def test_any_pieces(packets: list[bytes], sizes: list[int], exactly: bool) -> No
         at += len(piece)
     assert found == packets
     assert not len(reader)
+
+
+def test_a_frame_in_tiny_pieces_takes_little_more_memory_than_its_bytes() -> None:
+    """A client that sends two bytes at a time cannot hold many times what the limits count."""
+    reader = FrameReader(1 << 20)
+    reader.feed((1 << 20).to_bytes(4, "big"))
+    tracemalloc.start()
+    try:
+        for _ in range(1 << 16):
+            assert reader.next() is None
+            reader.feed(b"ab")
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 * len(reader)
 
 
 def test_a_length_that_cannot_be() -> None:

@@ -1,5 +1,6 @@
 """The server session: any split of the bytes gives the same requests, and garbage raises only known errors."""
 
+import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -284,3 +285,17 @@ def test_a_mark_comes_with_an_ack_and_is_bounded() -> None:
     made.done()
     made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(**ME, batch_id=3, mark="é" * 100 + "x")))
     assert ack_of(made.next()) == (400, "the mark of the acknowledgement has 201 bytes; at most 200 are allowed")
+
+
+def test_the_error_text_of_a_long_request_is_not_made_of_the_whole_request() -> None:
+    """Escapes are made one character at a time: for 16 MiB that took seconds, in which no other client was served."""
+    packet = pb.Packet(type=pb.SUBSCRIPTION, body=pb.Sub(filter="\u00e9" * (1 << 20)).SerializeToString())
+    tracemalloc.start()
+    try:
+        with pytest.raises(packets.Refusal, match="destination or clientId is null") as caught:
+            packets.read_request(packet)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).endswith("…")
+    assert most < 8 << 20
