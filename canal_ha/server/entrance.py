@@ -152,7 +152,7 @@ class Visitor:
         self._peer = peer
         self._certified = certified
         self._account: Account | None = None
-        self._login: tuple[str, Proof | None] = "", None  # the name and the proof that were sent
+        self._login: tuple[str, Proof | None, Collection[str]] = "", None, ()  # name, proof and certificate as sent
         self._accounts: Accounts | None = None  # those that `_account` is one of
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
         # what was asked last, as the account asks it: a client repeats the same GET
@@ -167,14 +167,15 @@ class Visitor:
         """See wire.server_session.Guard."""
         proof = (lambda secret: scramble.proves(secret, password, seed)) if password else None
         self.actor = replace(self.actor, account=username, certificate=self._subject())
+        certified = self._certified()
         try:
-            self._account = self._entrance.admit(username, self._peer, proof, self._certified())
+            self._account = self._entrance.admit(username, self._peer, proof, certified)
         except (LoginRefused, Busy) as error:
             self._entrance.audit.refused("login", self.actor, str(error))
             raise
         self.actor = replace(self.actor, account=self._account.name)
         self._entrance.audit.note("login", who=self.actor)
-        self._login = username, proof
+        self._login = username, proof, certified
         self._accounts = self._entrance.accounts()
         self._allowed.clear()
 
@@ -189,7 +190,7 @@ class Visitor:
             self._accounts = accounts
             self._allowed.clear()
             if self._account is not None:
-                self._account = self._entrance.admit_again(*self._login, self._certified())
+                self._account = self._entrance.admit_again(*self._login)
         key = (kind, identity.destination, identity.client_id)
         if key not in self._allowed:
             self._entrance.check(self._account, *key)
