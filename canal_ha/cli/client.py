@@ -160,6 +160,12 @@ class Follower:
     help=r"Tables as regular expressions, e.g. shop\..* ; the server's filter if omitted.",
 )
 @click.option(
+    "--snapshot",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="If the client id is new: its existing rows come first. May be repeated; * alone: all that the filter keeps.",
+)
+@click.option(
     "--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Largest batch, in KiB or in entries."
 )
 @click.option(
@@ -219,6 +225,7 @@ def command(
     destination: str,
     client_id: int,
     filter_text: str,
+    snapshot: tuple[str, ...],
     batch_size: int,
     timeout_ms: int,
     form: str,
@@ -260,12 +267,21 @@ def command(
             rollback_on_disconnect=no_ack,
             zk_auth=zk_access,
             private=bool(start),
+            snapshot=snapshot,
             exact=exact,
             tls=secured,
         )
     else:
         connector = SimpleConnector(
-            *servers[0], destination, client_id, user, password, rollback_on_connect=not start, exact=exact, tls=secured
+            *servers[0],
+            destination,
+            client_id,
+            user,
+            password,
+            rollback_on_connect=not start,
+            snapshot=snapshot,
+            exact=exact,
+            tls=secured,
         )
     reading = ReadOptions(
         filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until

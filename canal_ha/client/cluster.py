@@ -44,7 +44,7 @@ class ClusterConnector:
     judge: called on every connection with the server's cursor and mark, before the connection subscribes, rolls back or
         fetches; gets None from a server that does not send them. Its exception ends the call.
     private: for `read_from`: a private read never waits to become active and never subscribes.
-    exact, tls: as in SimpleConnector.
+    snapshot, exact, tls: as in SimpleConnector.
 
     After a fail-over, unacknowledged batches are delivered again. An acknowledgement for a batch of a lost connection
     is dropped with a log line. Batch ids always grow, across fail-overs too.
@@ -74,6 +74,7 @@ class ClusterConnector:
         takeover_delay_s: float = TAKEOVER_DELAY_S,
         private: bool = False,
         judge: Callable[[LogPosition | None], None] | None = None,
+        snapshot: Sequence[str] = (),
         exact: bool = True,
         tls: ClientTls | None = None,
     ) -> None:
@@ -108,6 +109,7 @@ class ClusterConnector:
                 private,
                 exact,
                 tls,
+                tuple(snapshot),
             ),
             filter,
             self._numbering.new_connection,

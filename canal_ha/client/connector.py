@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -44,6 +45,8 @@ class SimpleConnector:
         way would otherwise stay in flight unseen.
     lazy_acks: send an acknowledgement in one packet with the next request, or alone after about 0.2 s. For callers
         that request the next batch at once.
+    snapshot: tables, as `schema.table`, whose existing rows come first, if the subscription creates the cursor; `*`
+        alone: all tables that the filter keeps. canal's servers ignore this.
     exact: ask for values in the exact form, as SELECT gives them in utf8mb4 (docs/protocol.md#exact). canal's servers
         and older nodes ignore this. False: canal's form, which loses what canal loses; see `rows_of`.
     tls: TLS to the server; None: a plain connection, as canal's.
@@ -71,6 +74,7 @@ class SimpleConnector:
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
         read_ahead: bool = False,
         lazy_acks: bool = False,
+        snapshot: Sequence[str] = (),
         exact: bool = True,
         tls: ClientTls | None = None,
     ) -> None:
@@ -87,7 +91,8 @@ class SimpleConnector:
         self._rollback_on_disconnect = rollback_on_disconnect
         self._max_frame_bytes = max_frame_bytes
         self._link: Link | None = None
-        self._session = ClientSession(exact=exact)
+        self._session = ClientSession(exact=exact, snapshot=snapshot)
+        self._snapshot = tuple(snapshot)
         self._pages: Pages | None = None
         if read_ahead and not rollback_on_connect:
             raise ValueError("read_ahead needs rollback_on_connect")
@@ -119,7 +124,9 @@ class SimpleConnector:
         if self._link is not None:
             return
         self._link = Link(self.host, self.port, self._connect_timeout_ms, self._tls)
-        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes, only_frames=only_frames, exact=self._exact)
+        self._session = ClientSession(
+            max_frame_bytes=self._max_frame_bytes, only_frames=only_frames, exact=self._exact, snapshot=self._snapshot
+        )
         try:
             self._answer()
             self._ask(self._session.authenticate(self._username, self._password, self._idle_timeout_ms))

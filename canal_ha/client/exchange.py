@@ -76,6 +76,7 @@ class Access:
     private: bool = False
     exact: bool = True
     tls: ClientTls | None = None
+    snapshot: tuple[str, ...] = ()
 
 
 class _Judged(Exception):
@@ -383,6 +384,7 @@ class Exchange:
             rollback_on_connect=False,
             rollback_on_disconnect=self._access.rollback_on_disconnect,
             exact=self._access.exact,
+            snapshot=self._access.snapshot,
             tls=self._access.tls,
         )
 

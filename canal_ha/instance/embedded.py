@@ -117,11 +117,12 @@ class Embedded:
         return await instance.change_snapshot(client_id, request)
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
     ) -> LogPosition | None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)
-        return await (await self._instance(identity)).subscribe(identity, exact=exact, opens=opens)
+        instance = await self._instance(identity)
+        return await instance.subscribe(identity, exact=exact, opens=opens, snapshot=snapshot)
 
     def era(self, identity: ClientIdentity) -> object | None:
         """See Instance.era; None where the destination does not run."""

@@ -6,7 +6,7 @@ Everything here runs on the reactor thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -239,7 +239,7 @@ class Instance:
     # ---- requests
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
     ) -> LogPosition | None:
         """Make the client and its first cursor durable, open its stream, and return its cursor.
 
@@ -249,15 +249,18 @@ class Instance:
         identity: the client, with its filter.
         exact: the form of values that it will ask for; see GetRequest.
         opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
+        snapshot: tables whose existing rows come first, if the client has no cursor yet; `*` for all that it may get.
 
-        Raises FilterInvalid, QuotaReached, MetaUnreadable. Raises SourceUnavailable, SourceRefused if the client has
-        no cursor yet, because only the source can tell the first one.
+        Raises FilterInvalid, QuotaReached, MetaUnreadable, SnapshotRefused. Raises SourceUnavailable, SourceRefused if
+        the client has no cursor yet, because only the source can tell the first one.
         """
         self._check()
         async with self._subscribing.of(identity.client_id):
-            return await self._subscribe(identity, exact=exact, opens=opens)
+            return await self._subscribe(identity, exact=exact, opens=opens, snapshot=snapshot)
 
-    async def _subscribe(self, identity: ClientIdentity, *, exact: bool, opens: bool) -> LogPosition | None:
+    async def _subscribe(
+        self, identity: ClientIdentity, *, exact: bool, opens: bool, snapshot: Sequence[str]
+    ) -> LogPosition | None:
         self._check()
         self.meta.check_readable(identity.client_id)
         client_id, account = identity.client_id, identity.account
@@ -272,6 +275,8 @@ class Instance:
                     with suppress(CanalError):
                         await self._run_blocking(lambda: self._origin.keep_house(None))
                     start = await self._start_position()
+                    if snapshot:
+                        start = replace(start, snapshot=(await self._initial(identity, snapshot)).text)
             await self.meta.subscribe(replace(identity, within=ANYTHING, account=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
@@ -283,6 +288,43 @@ class Instance:
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
+
+    async def _initial(self, identity: ClientIdentity, tables: Sequence[str]) -> SnapshotState:
+        """Return a snapshot for a client that begins. tables: `*`, or names. Raises SnapshotRefused."""
+        known = await self._known_tables()
+        if tuple(tables) == ("*",):
+            tables = await self._run_blocking(partial(self._kept, identity, known))
+        return self._begun(SnapshotRequest(SnapshotAction.START, tuple(tables)), "", known)
+
+    async def _known_tables(self) -> Sequence[tuple[str, str]]:
+        """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
+        try:
+            return await self._run_blocking(self._origin.tables)
+        except SnapshotRefused as refused:
+            raise SnapshotRefused(f"{self.config.destination}: {refused}") from refused
+
+    def _kept(self, identity: ClientIdentity, known: Sequence[tuple[str, str]]) -> Sequence[str]:
+        """Return those tables that the client's filter keeps. Runs on the pool."""
+        config = self.config
+        kept = effective(
+            config.filter_regex,
+            config.filter_black_regex,
+            identity.filter,
+            config.filter_client_mode,
+            identity.within.filter,
+        )
+        return [f"{schema}.{table}" for schema, table in known if kept.accepts(schema, table)]
+
+    def _begun(self, request: SnapshotRequest, stored: str, known: Sequence[tuple[str, str]]) -> SnapshotState:
+        """Return the state of a snapshot that begins. Raises SnapshotRefused, also for a table that does not exist."""
+        state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
+        names = {f"{schema}.{table}" for schema, table in known}
+        if missing := [table for table in state.tables if table not in names]:
+            raise SnapshotRefused(
+                f"{self.config.destination}: the source shows no table {some(missing)}: check the name with its letter"
+                " case, or GRANT SELECT on it"
+            )
+        return state
 
     def era(self, identity: ClientIdentity) -> object | None:
         """Return an object that stays the same while only acknowledgements move the client's cursor.
@@ -342,9 +384,15 @@ class Instance:
         stream = self._streams.get(client_id)
         if cursor is None or stream is None:
             raise NotSubscribed(self.config.destination, client_id)
-        if request.action is SnapshotAction.START and self._origin.no_snapshot:
-            raise SnapshotRefused(f"{self.config.destination}: {self._origin.no_snapshot}")
-        state = changed(cursor.snapshot, request, uuid4().hex[:12], int(time.time() * 1000))
+        if request.action is SnapshotAction.START:
+            known = await self._known_tables()
+            self._check()
+            cursor = self.meta.cursor(client_id)
+            if cursor is None or self._streams.get(client_id) is not stream:
+                raise NotSubscribed(self.config.destination, client_id)
+            state = self._begun(request, cursor.snapshot, known)
+        else:
+            state = changed(cursor.snapshot, request, "", int(time.time() * 1000))
         self.meta.move(client_id, replace(cursor, snapshot=state.text))
         stream.restart()
         self._log.event(

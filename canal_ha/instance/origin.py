@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from canal_ha.config.model import WhenLost
@@ -96,12 +96,14 @@ class Origin(Protocol):
     def source_switch(self) -> SourceSwitch | None:
         """Changes the server; None where there is nothing to change."""
 
-    @property
-    def no_snapshot(self) -> str:
-        """Why existing rows cannot be read; "" if they can."""
-
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a feed that is not started yet."""
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """Return schema and name of every table that a snapshot can be asked of.
+
+        Raises SnapshotRefused if existing rows cannot be read here, and CanalError when the source does not answer.
+        """
 
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """Keep what clients need of the table history, and drop the rest. Called now and then.

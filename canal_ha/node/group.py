@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, LocalProtocolError
+from canal_ha.errors import CanalError, LocalProtocolError, SnapshotRefused
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.merged_feed import MergedFeed, MergedSource
@@ -31,8 +31,6 @@ class GroupOrigin:
 
     Implements instance.Origin.
     """
-
-    no_snapshot = "it merges several servers: take the snapshot through a destination of one of them"
 
     def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None = None) -> None:
         """Keep the sources apart.
@@ -58,6 +56,10 @@ class GroupOrigin:
         ]
         name = f"{config.destination}-{request.read or request.client_id}"
         return MergedFeed(request, members, name=name, wait_s=config.group_wait_s, tell=self._tell)
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """Raise SnapshotRefused."""
+        raise SnapshotRefused("it merges several servers: take the snapshot through a destination of one of them")
 
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. Every source does it, even if another one fails."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, WhenXa
@@ -11,7 +11,7 @@ from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.prepared import KeptParts
 from canal_ha.decode.privacy import Privacy, privacy_of
-from canal_ha.errors import FilterInvalid
+from canal_ha.errors import FilterInvalid, SnapshotRefused
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.origin import SourceSwitch
@@ -28,8 +28,6 @@ from canal_ha.source.server.dump import DumpEvent, DumpFailed, DumpStarted
 
 class FilesOrigin:
     """A directory of binlog files. Implements instance.Origin."""
-
-    no_snapshot = "its rows come from binlog files, which hold changes alone: a snapshot needs a server"
 
     def __init__(self, config: InstanceConfig, local: LocalFiles) -> None:
         """Read the table definitions. Raises SourceRefused when that fails."""
@@ -63,6 +61,10 @@ class FilesOrigin:
             report=lambda event: report(request, event),
         )
         return dump
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """Raise SnapshotRefused."""
+        raise SnapshotRefused("its rows come from binlog files, which hold changes alone: a snapshot needs a server")
 
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """Do nothing: the table history of files is read again after every start."""

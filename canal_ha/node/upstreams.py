@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -113,8 +113,6 @@ class Upstreams:
 
     # ---- Origin
 
-    no_snapshot = ""
-
     @property
     def view(self) -> Upstreams:
         """Answers questions about the server that is read now."""
@@ -124,6 +122,10 @@ class Upstreams:
     def source_switch(self) -> Upstreams:
         """Changes the server."""
         return self
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """See Origin."""
+        return self._now.view.tables()
 
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. A cursor of another server needs nothing of this one's history."""

@@ -329,7 +329,9 @@ class Conversation:
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
-                    cursor = await destinations.subscribe(identity, exact=request.exact, opens=not only_looks)
+                    cursor = await destinations.subscribe(
+                        identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
+                    )
                     if not only_looks:
                         self._note("subscribe", identity, filter=identity.filter)
                     if request.tell_cursor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from canal_ha.model.batch import GetAnswer
@@ -42,13 +42,14 @@ class Destinations(Protocol):
         """Whether this node runs the destination, or could."""
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
     ) -> LogPosition | None:
         """Make the client durable, then return its cursor.
 
         identity: the client, with its filter.
         exact: the form of values that it will ask for.
         opens: whether to open its stream; the next GET opens it otherwise.
+        snapshot: tables whose existing rows come first, if the client has no cursor yet.
         """
 
     def era(self, identity: ClientIdentity) -> object | None:

@@ -26,6 +26,7 @@ from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
 GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403 and 429
+SNAPSHOT_BYTES = 32_768  # of the names of tables in a subscription
 MARK_BYTES = 200  # longest mark; it is written with every cursor
 
 # Get.unit -> milliseconds; any other number means milliseconds
@@ -47,12 +48,14 @@ class Subscribe:
     during_authentication: sent inside CLIENTAUTHENTICATION; a failure closes the connection.
     tell_cursor: the reply must contain the client's cursor.
     exact: the form of values that the client will ask for; see GetRequest.
+    snapshot: tables whose existing rows come first, if the subscription creates the client's cursor.
     """
 
     identity: ClientIdentity
     during_authentication: bool = False
     tell_cursor: bool = False
     exact: bool = False
+    snapshot: tuple[str, ...] = ()
     packet_type: ClassVar[str] = "SUBSCRIPTION"
 
 
@@ -185,7 +188,10 @@ def check_destination(name: str) -> None:
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
     identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
-    return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact)
+    size_bytes = sum(len(name.encode()) for name in sub.snapshot)
+    if size_bytes > SNAPSHOT_BYTES:
+        raise Refusal(GENERIC, f"tables of a snapshot with {size_bytes} bytes; at most {SNAPSHOT_BYTES} are allowed")
+    return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact, snapshot=tuple(sub.snapshot))
 
 
 def _unsubscribe(body: bytes) -> Unsubscribe:

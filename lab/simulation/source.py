@@ -367,7 +367,9 @@ class MemoryOrigin:
         """See Origin."""
         return self
 
-    no_snapshot = "the simulated source has no tables"
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """Return nothing: the simulated source has no tables."""
+        return ()
 
     @property
     def source_switch(self) -> MemoryOrigin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
@@ -13,12 +13,14 @@ from canal_ha.model.position import LogPosition
 class PlainOrigin:
     """Implements Origin."""
 
-    no_snapshot = ""
-
     def __init__(self, view: SourceView, open_feed: OpenFeed) -> None:
         self.view = view
         self.source_switch: SourceSwitch | None = None
         self._open_feed = open_feed
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """See Origin."""
+        return [("shop", "orders"), ("shop", "items"), ("other", "t")]
 
     def open_feed(self, request: FeedRequest) -> Feed:
         """See Origin."""

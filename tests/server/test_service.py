@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -334,7 +335,7 @@ def test_a_destination_that_breaks_keeps_the_connection() -> None:
     """An unforeseen error becomes an error packet, and the connection stays open."""
     with Served() as served, RawClient(served) as client:
 
-        async def broken(identity: ClientIdentity, *, exact: bool = False, opens: bool = True) -> None:
+        async def broken(identity: ClientIdentity, **options: Any) -> None:
             raise ZeroDivisionError("oh")
 
         served.embedded.subscribe = broken  # type: ignore[method-assign]

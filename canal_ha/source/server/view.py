@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,6 +18,12 @@ from canal_ha.source.positions import gtids, locate, lost
 from canal_ha.source.positions.scan import Scanner
 
 T = TypeVar("T")
+
+
+_TABLES = (
+    "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+    " AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') ORDER BY 1, 2"
+)
 
 
 class View:
@@ -60,6 +66,10 @@ class View:
     def folds_names(self) -> bool:
         """Return whether table names compare without case on the server. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: server.folds_names)
+
+    def tables(self) -> Sequence[tuple[str, str]]:
+        """Return schema and name of every base table that the account sees, without the server's own schemas."""
+        return self._ask(lambda session, server: [(row["s"], row["t"]) for row in session.query(_TABLES)])
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Return where a new client begins: as configured, else `kept` (if purged, the oldest journal), else newest.

@@ -285,6 +285,7 @@ class Sub(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     TELL_CURSOR_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
@@ -292,6 +293,10 @@ class Sub(_message.Message):
     """not canal's: the answer tells the cursor"""
     exact: _builtins.bool
     """not canal's: values of the entries in the exact form"""
+    @_builtins.property
+    def snapshot(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """not canal's: tables whose rows come first, if this subscription creates the client's cursor"""
+
     def __init__(
         self,
         *,
@@ -300,10 +305,11 @@ class Sub(_message.Message):
         filter: _builtins.str = ...,
         tell_cursor: _builtins.bool = ...,
         exact: _builtins.bool = ...,
+        snapshot: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,91 @@
+"""Snapshots as an instance sees them: what is refused, and that the state is durable with the client's cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from canal_ha.errors import NotSubscribed, SnapshotRefused
+from canal_ha.model.get_request import GetRequest
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.snapshot import SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
+from tests.instance.test_regained import OneNode
+from tests.instance.test_stream import now
+
+CLIENT = ClientIdentity("example", 1001)
+
+
+@pytest.fixture
+def node() -> OneNode:
+    """Return a node that runs the destination. Its source has shop.orders, shop.items and other.t."""
+    made = OneNode()
+    made.claim()
+    return made
+
+
+def state(node: OneNode) -> SnapshotState | None:
+    cursor = node.instance.meta.cursor(1001)
+    return SnapshotState.from_text(cursor.snapshot) if cursor else None
+
+
+def ask(node: OneNode, action: SnapshotAction, *tables: str) -> SnapshotState:
+    return now(node.embedded.change_snapshot("example", 1001, SnapshotRequest(action, tables)))
+
+
+def test_a_snapshot_belongs_to_a_subscribed_client(node: OneNode) -> None:
+    """Without a cursor there is no place for its state."""
+    with pytest.raises(NotSubscribed):
+        ask(node, SnapshotAction.START, "shop.orders")
+
+
+def test_a_table_that_the_source_does_not_show_is_refused(node: OneNode) -> None:
+    """Nothing has changed then."""
+    now(node.embedded.subscribe(CLIENT))
+    with pytest.raises(SnapshotRefused, match=r"shows no table shop\.Orders: check the name with its letter case"):
+        ask(node, SnapshotAction.START, "shop.orders", "shop.Orders")
+    assert state(node) is None
+
+
+def test_the_state_survives_the_node(node: OneNode) -> None:
+    """It is durable when the request is answered, without a flush. ACKs of the binlog's batches keep it."""
+    now(node.embedded.subscribe(CLIENT))
+    begun = ask(node, SnapshotAction.START, "shop.orders")
+    assert begun.phase is SnapshotPhase.RUNNING
+    node.lose()
+    node.claim()
+    assert state(node) == begun
+    message = now(node.embedded.get(CLIENT, GetRequest(100, 0.0)))
+    now(node.embedded.ack(CLIENT, message.batch_id))
+    assert state(node) == begun
+    assert ask(node, SnapshotAction.PAUSE).phase is SnapshotPhase.PAUSED
+    node.lose()
+    node.claim()
+    assert state(node) == replace(begun, phase=SnapshotPhase.PAUSED)
+
+
+def test_the_first_subscription_can_begin_with_the_existing_rows(node: OneNode) -> None:
+    """The state is in the first cursor. `*` stands for the tables that the filter keeps. Later it changes nothing."""
+    client = replace(CLIENT, filter=r"shop\..*")
+    now(node.embedded.subscribe(client, snapshot=("*",)))
+    first = state(node)
+    assert first is not None
+    assert first.tables == ("shop.orders", "shop.items")
+    now(node.embedded.subscribe(client, snapshot=("other.t",)))
+    assert state(node) == first
+
+
+def test_a_first_subscription_without_such_a_table_is_refused(node: OneNode) -> None:
+    """The client gets no cursor, so that it can ask again."""
+    for tables in (("*",), ("shop.nothing",)):
+        refused: Deferred[object] = Deferred.fromCoroutine(
+            node.embedded.subscribe(replace(CLIENT, filter=r"nowhere\..*"), snapshot=tables)
+        )
+        with pytest.raises(SnapshotRefused):
+            now(_again(refused))
+    assert node.instance.meta.cursor(1001) is None
+
+
+async def _again(deferred: Deferred[object]) -> object:
+    return await deferred
