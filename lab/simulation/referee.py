@@ -76,7 +76,7 @@ REFUSALS: dict[type[Request], tuple[type[CanalError], ...]] = {
     Unsubscribe: (Fenced, MetaWriteFailed),
     Get: (CursorReplaced, NotSubscribed),
     Acknowledge: (BatchNotFirst, BatchUnknown, CursorReplaced, MetaWriteFailed, NotSubscribed),
-    Rollback: (BatchUnknown,),
+    Rollback: (BatchNotFirst, BatchUnknown),  # after an ACK that was refused
 }
 """Why it may refuse one of these, besides."""
 
