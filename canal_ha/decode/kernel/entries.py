@@ -12,11 +12,12 @@ import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
+from canal_ha.model.entry import SNAPSHOT_PROP
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
 _LENGTH_SHIFT = 28  # a length has at most five bytes
-_SNAPSHOT = b"canal.snapshot"  # key of the prop that the rows of a snapshot have
+_SNAPSHOT = SNAPSHOT_PROP.encode()
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
