@@ -61,7 +61,7 @@ class Event:
         self.gtid = entry.text(entry.gtid_start, entry.gtid_stop)
         self.sql = entry.text(entry.sql_start, entry.sql_stop)
         self.server_id = entry.server_id
-        self.snapshot = entry.text(entry.snapshot_start, entry.snapshot_stop)
+        self.snapshot = entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else ""
 
 
 class Row:

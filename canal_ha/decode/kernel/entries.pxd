@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
 cdef bytes _SNAPSHOT
+cdef Py_ssize_t _SNAPSHOT_SIZE
 cdef int64_t _LARGEST_MS
 
 @cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)

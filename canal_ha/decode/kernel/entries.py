@@ -18,6 +18,7 @@ _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
 _LENGTH_SHIFT = 28  # a length has at most five bytes
 _SNAPSHOT = SNAPSHOT_PROP.encode()
+_SNAPSHOT_SIZE = len(_SNAPSHOT)
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
@@ -180,7 +181,11 @@ class Entries(f.Cursor):
         src = self.src
         key_start = key_stop = value_start = value_stop = 0
         while self.pos < end:
-            tag = self.tag(end)
+            tag = src[self.pos]
+            if 8 <= tag < 128:
+                self.pos += 1
+            else:
+                tag = self.tag(end)
             if tag & 7 != 2:
                 self.skip(tag, end)
                 continue
@@ -195,7 +200,7 @@ class Entries(f.Cursor):
             elif tag == 0x12:
                 value_start = start
                 value_stop = stop
-        if p.same_bytes(src, key_start, key_stop, _SNAPSHOT):
+        if key_stop - key_start == _SNAPSHOT_SIZE and p.same_bytes(src, key_start, key_stop, _SNAPSHOT):
             if not p.is_utf8(src, value_start, value_stop):
                 raise p.Broken("a text of a header is no UTF-8")
             self.snapshot_start = value_start
