@@ -91,7 +91,7 @@ class NotSubscribed(CanalError):
 
 
 class CursorReplaced(CanalError):
-    """The cursor was moved after this connection subscribed; the client must reconnect."""
+    """The stream began again after this connection subscribed, mostly at another cursor; the client must reconnect."""
 
     retryable = True
 

@@ -2,7 +2,8 @@
 
 A batch holds rows of one table with equal columns, in binlog order, followed by
 
-    _op        insert, update, delete, ddl; an update of the primary key is a delete and an insert
+    _op        insert, update, delete, ddl; read: a row of a snapshot, which the copy may have already.
+               An update of the primary key is a delete and an insert
     _ts        time of the event
     _position  entry, row: indexes over all tables, in order of reading; server, journal, offset, sub, gtid
     _ddl       text of a DDL statement; its row has no other values
@@ -42,7 +43,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID
 
 BATCH_ROWS = 20_000  # largest batch: small overhead, and small enough to keep several
 BATCH_BYTES = 16 << 20  # bytes of entries in a batch
-OPS = texts_of(["insert", "update", "delete", "ddl"])  # index: codes.INSERT and so on
+OPS = texts_of(["insert", "update", "delete", "ddl", "read"])  # index: codes.INSERT and so on
 KNOWN_TABLES = 1000  # tables whose columns are cached between messages
 POSITION = pa.struct(
     [

@@ -49,7 +49,7 @@ _TYPES = ("", *(EventType(number).name for number in range(1, len(EventType) + 1
 class Event:
     """The values that the rows of one entry share; see the attributes of Row."""
 
-    __slots__ = ("gtid", "journal", "offset", "schema", "server_id", "sql", "table", "ts", "type")
+    __slots__ = ("gtid", "journal", "offset", "schema", "server_id", "snapshot", "sql", "table", "ts", "type")
 
     def __init__(self, entry: Entries) -> None:
         self.schema = entry.text(entry.schema_start, entry.schema_stop)
@@ -61,6 +61,7 @@ class Event:
         self.gtid = entry.text(entry.gtid_start, entry.gtid_stop)
         self.sql = entry.text(entry.sql_start, entry.sql_stop)
         self.server_id = entry.server_id
+        self.snapshot = entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else ""
 
 
 class Row:
@@ -120,6 +121,14 @@ class Row:
         return self._event.sql
 
     @property
+    def snapshot(self) -> str:
+        """Id of the snapshot that read this row; "" for a row of the binlog.
+
+        A row of a snapshot is an INSERT, and the copy may have it already: insert or replace it.
+        """
+        return self._event.snapshot
+
+    @property
     def position(self) -> LogPosition:
         """The position of the event, with its time and source."""
         event = self._event
@@ -128,25 +137,26 @@ class Row:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):
             return NotImplemented
-        return self.position == other.position and all(
-            getattr(self, name) == getattr(other, name) for name in _JSON_FIELDS
-        )
+        return self.position == other.position and all(getattr(self, name) == getattr(other, name) for name in _FIELDS)
 
     __hash__ = None  # type: ignore[assignment]  # its values are dictionaries
 
     def __repr__(self) -> str:
-        return f"Row({', '.join(f'{name}={getattr(self, name)!r}' for name in _JSON_FIELDS)})"
+        return f"Row({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELDS)})"
 
     def to_json(self) -> str:
         """Return the row as one JSON object.
 
         No value is lost: a Decimal becomes a string, bytes become {"$bytes": "<base64>"}; no other value is an object.
+        Rows of the binlog have no `snapshot`.
         """
-        fields = {name: getattr(self, name) for name in _JSON_FIELDS}
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        if not self.snapshot:
+            del fields["snapshot"]
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_to_json)
 
 
-_JSON_FIELDS = ("schema", "table", "type", "before", "after", "journal", "offset", "row", "ts", "gtid", "sql")
+_FIELDS = ("schema", "table", "type", "before", "after", "journal", "offset", "row", "ts", "gtid", "sql", "snapshot")
 
 
 def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:

@@ -327,7 +327,7 @@ class Instance:
         return state
 
     def era(self, identity: ClientIdentity) -> object | None:
-        """Return an object that stays the same while only acknowledgements move the client's cursor.
+        """Return an object that stays the same while only the client moves its cursor and takes back batches.
 
         None if the client has no stream.
         """

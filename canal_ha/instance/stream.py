@@ -116,7 +116,7 @@ class Stream:
         remember: begins to remember what is acknowledged, from the fingerprints of a cursor on.
         """
         self.client_id = client_id
-        self.era = object()  # replaced when something else than an acknowledgement moves the cursor
+        self.era = object()  # replaced when the stream begins again although nobody asked on a connection
         self.state = StreamState.PARKED
         self.error: CanalError | None = None
         self._config = config
@@ -241,6 +241,7 @@ class Stream:
     def restart(self) -> None:
         """Begin again at the cursor, as after a rollback. The client may still acknowledge the batches in flight."""
         was_open = self.state is StreamState.OPEN
+        self.era = object()
         self._abandon_ring()
         self._delivered = self._acked = None
         if was_open:
@@ -251,7 +252,6 @@ class Stream:
     def rewind(self) -> None:
         """Something else than an ACK moved the cursor: forget the batches in flight and begin at the new cursor."""
         self._finding = False
-        self.era = object()
         self._forget_batches()
         self._recent = None
         self.restart()

@@ -1,6 +1,8 @@
-"""Enum values of canal's EntryProtocol that rooms other than the wire need (docs/protocol.md#enums)."""
+"""Names and numbers of EntryProtocol that rooms other than the wire need (docs/protocol.md#enums)."""
 
 from enum import IntEnum
+
+SNAPSHOT_PROP = "canal.snapshot"  # key in Header.props; the value is the id of the snapshot that read the rows
 
 
 class EntryType(IntEnum):

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from canal_ha.spark.entries import DDL, DELETE, INSERT, EntryRows, RowLayout, Texts
+from canal_ha.spark.entries import DDL, DELETE, INSERT, READ, EntryRows, RowLayout, Texts
 from canal_ha.spark.mysql_types import ColumnType, column_type, plain
 from canal_ha.version import VERSION
 
-_OPS = {INSERT: "c", DELETE: "d"}
+_OPS = {INSERT: "c", DELETE: "d", READ: "r"}
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _EPOCH = datetime(1970, 1, 1)
 
@@ -63,7 +63,7 @@ def _source(change: EntryRows, destination: str) -> dict[str, Any]:
         "connector": "mysql",
         "name": destination,
         "ts_ms": header.executeTime,
-        "snapshot": "false",
+        "snapshot": "incremental" if change.op == READ else "false",
         "db": header.schemaName,
         "table": header.tableName,
         "server_id": header.serverId,

@@ -15,11 +15,12 @@ from google.protobuf.message import DecodeError
 from canal_ha.client.message import parse
 from canal_ha.client.rows import row_change
 from canal_ha.errors import SpoolUnusable
-from canal_ha.model.entry import DDL_TYPES, EventType
+from canal_ha.model.entry import DDL_TYPES, SNAPSHOT_PROP, EventType
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Column, Header, RowData
 
-INSERT, UPDATE, DELETE, DDL = "insert", "update", "delete", "ddl"
+INSERT, UPDATE, DELETE, DDL, READ = "insert", "update", "delete", "ddl", "read"
+NEW_ROWS = frozenset({INSERT, READ})  # operations without an old image
 _OPS = {EventType.INSERT: INSERT, EventType.UPDATE: UPDATE, EventType.DELETE: DELETE}
 
 Texts = list[str | None]
@@ -69,7 +70,7 @@ class EntryRows:
     entry: number within the segment.
     sub: number among the entries that share an offset.
     header: the entry's header.
-    op: insert, update, delete or ddl.
+    op: insert, update, delete or ddl; read: rows of a snapshot, inserted or replaced.
     before_layout, after_layout: one layout for each side, because images may be partial.
     before, after: rows as canal's texts; empty if the operation has no such image.
     ddl: the statement's text; None for rows.
@@ -118,15 +119,23 @@ def changes_of(frames: bytes, name: str) -> Iterator[EntryRows]:
         change = row_change(entry)
         event = EventType(change.eventType)
         op = _OPS.get(event) if change.rowDatas else None
+        if op == INSERT and snapshot_of(header):
+            op = READ
         if op is not None:
             yield _rows(number, sub, header, op, change.rowDatas)
         elif change.isDdl or event in DDL_TYPES:
             yield EntryRows(number, sub, header, DDL, _NO_LAYOUT, _NO_LAYOUT, (), (), change.sql)
 
 
+def snapshot_of(header: Header) -> str:
+    """Return the id of the snapshot that read an entry's rows; "" for an entry of the binlog."""
+    values = [prop.value for prop in header.props if prop.key == SNAPSHOT_PROP]
+    return values[-1] if values else ""
+
+
 def _rows(number: int, sub: int, header: Header, op: str, rows: Sequence[RowData]) -> EntryRows:
     first = rows[0]
-    before = [_texts(row.beforeColumns) for row in rows] if op != INSERT else []
+    before = [_texts(row.beforeColumns) for row in rows] if op not in NEW_ROWS else []
     after = [_texts(row.afterColumns) for row in rows] if op != DELETE else []
     before_layout = _layout(first.beforeColumns) if before else _NO_LAYOUT
     after_layout = _layout(first.afterColumns) if after else _NO_LAYOUT

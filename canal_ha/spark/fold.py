@@ -1,6 +1,7 @@
 """Folds the changes of one micro-batch into the changes of each table's copy. Pure.
 
-Only the last change of each key counts. A change of the key is a deletion of the old key and a row of the new one.
+Only the last change of each key counts, and the row that it leaves is inserted or replaced: the copy may already have a
+row of a snapshot (`read`). A change of the key is a deletion of the old key and a row of the new one.
 TRUNCATE, DROP, RENAME and CREATE first empty a table: the rows that a copy has under that name belong to another table.
 Rows of one batch may have different columns; a column that a row's table did not have yet is NULL.
 """
@@ -28,7 +29,7 @@ from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
 from canal_ha.spark.added import Added, added_columns
-from canal_ha.spark.entries import DDL, DELETE, INSERT, RowLayout
+from canal_ha.spark.entries import DDL, DELETE, NEW_ROWS, RowLayout
 from canal_ha.spark.mysql_types import ColumnType, column_type
 
 Row = dict[str, str | None]
@@ -39,7 +40,7 @@ V = TypeVar("V")
 class ChangeRow(NamedTuple):
     """One row of Shape.CHANGES.
 
-    op: insert, update, delete or ddl.
+    op: insert, update, delete, read or ddl.
     schema, table: names of the row's table.
     layout: the columns, as RowLayout.to_json; None for a statement.
     before, after: values as canal's texts; None if the change has no such side.
@@ -166,7 +167,7 @@ def fold(changes: Iterable[ChangeRow], keys: Mapping[str, Sequence[str]]) -> dic
         table.columns = _columns(change.layout)
         table.keys = tuple(keys.get(name) or (layout.names[at] for at in layout.keys))
         places = _places(layout, table.keys, name)
-        old = None if change.op == INSERT else tuple(change.before[at] for at in places)  # type: ignore[index]
+        old = None if change.op in NEW_ROWS else tuple(change.before[at] for at in places)  # type: ignore[index]
         if change.op == DELETE:
             table.rows[old or ()] = None
             continue

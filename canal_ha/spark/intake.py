@@ -10,6 +10,10 @@ and is not newer than every durable entry. Any other entry is new. After a switc
 logs, positions start again; an entry before the cursor shows that. If the cursor belongs to another server than the
 last durable position, nothing is dropped: a duplicate row is better than a lost one. The newest time counts instead of
 the last one, because a long transaction is logged with old times.
+
+The rows of a snapshot have offset and time of the transaction end before them, as many chunks as come there. Those
+that come before the last durable offset are known: a chunk that is read again comes at the end of the binlog. Those at
+that offset are kept, so rows of a snapshot can be doubled there.
 """
 
 from __future__ import annotations
@@ -203,7 +207,8 @@ class Intake:
             server=self._server,
         )
         rows = entry.change() if entry.kind == k.ROWDATA else 0
-        if not self._trimming or self._is_new(position):
+        of_snapshot = entry.snapshot_stop > entry.snapshot_start
+        if not self._trimming or self._is_new(position, of_snapshot=of_snapshot):
             self._trimming = False
             self._keep(entry, start, rows, position)
         self._follow_transaction(entry, rows)
@@ -224,13 +229,15 @@ class Intake:
             return False  # positions of two servers cannot be compared
         return self._from is None or self._from <= last.order
 
-    def _is_new(self, position: LogPosition) -> bool:
+    def _is_new(self, position: LogPosition, *, of_snapshot: bool) -> bool:
         last = self._durable
         assert last is not None
         if position.server_id != last.server_id or base(position) != base(last):
             return True
-        if self._from is not None and position.order < self._from:
+        if self._from is not None and _event(position.order) < _event(self._from):
             return True  # of another binlog, because the server reads this one from the cursor on
+        if of_snapshot and _event(position.order) >= _event(last.order):
+            return True
         return position.order > last.order or position.timestamp_ms > self._newest_ms
 
     def _keep(self, entry: Entries, start: int, rows: int, position: LogPosition) -> None:
@@ -268,6 +275,11 @@ class Intake:
             if piece.stretches:
                 self._whole.join(piece)
         self._open, self._run = SegmentDraft(), SegmentDraft()
+
+
+def _event(order: Order) -> tuple[str, int, int]:
+    """Return journal and offset of the event."""
+    return order[:3]
 
 
 def base(position: LogPosition) -> str:

@@ -100,13 +100,14 @@ def test_rows_are_protobufs_rows(strange: float) -> None:
             place = (one.header.logfileName, one.header.logfileOffset, one.header.serverId, one.header.gtid)
             for index, row in enumerate(change.rowDatas or [pb.RowData()]):
                 sides = [{each.name: value_of(each) for each in side} for side in (row.beforeColumns, row.afterColumns)]
-                expected.append((*head, *place, one.header.executeTime, index, *(side or None for side in sides)))
+                places = (*place, reading.snapshot(one.header), one.header.executeTime, index)
+                expected.append((*head, *places, *(side or None for side in sides)))
         for given in (message, message.entries, message.raw_entries):
             assert [told(row) for row in rows_of(given)] == expected
 
 
 def told(row: Any) -> tuple[object, ...]:
-    place = (row.journal, row.offset, row.position.server_id, row.gtid, row.ts)
+    place = (row.journal, row.offset, row.position.server_id, row.gtid, row.snapshot, row.ts)
     return (row.schema, row.table, row.type, row.sql, *place, row.row, row.before, row.after)
 
 
@@ -153,6 +154,17 @@ def test_tables_side_by_side() -> None:
         (4, "t", "insert", 3, None),
     ]  # fmt: skip
     assert not arrow_message(Message(Fetched(-1, b"")))
+
+
+def test_rows_of_a_snapshot_are_read() -> None:
+    """They keep their place between the rows of the binlog."""
+    entries = [insert(100, 1), insert(110, 2, snapshot="7"), insert(110, 3, snapshot="7"), insert(120, 4)]
+    [batch] = table_batches(frames(entries))
+    rows = batch.rows
+    assert list(zip(rows["id"].to_pylist(), rows["_op"].to_pylist(), strict=True)) == [
+        (1, "insert"), (2, "read"), (3, "read"), (4, "insert"),
+    ]  # fmt: skip
+    assert [place["sub"] for place in rows["_position"].to_pylist()] == [0, 0, 1, 0]
 
 
 def test_many_rows_are_several_batches() -> None:

@@ -42,17 +42,21 @@ def subscribed(served: Served) -> None:
 
 
 def test_rows_as_json_and_a_clean_end(served: Served) -> None:
-    """Every row is printed and acknowledged once. SIGTERM ends the client with code 0."""
+    """Every row is printed and acknowledged once; a row of a snapshot says so. SIGTERM ends the client with code 0."""
     with begin(served, "--format", "json") as process:
         subscribed(served)
         served.push(entries_segment(transaction(0, rows=2)))
         assert process.stdout
         rows = [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [(row["table"], row["after"]["id"], row["row"]) for row in rows] == [("t", 0, 0), ("t", 1, 1)]
+        served.push(entries_segment(transaction(1, snapshot="7")))
+        read = json.loads(process.stdout.readline())
+        assert (read["after"]["id"], read["type"], read["snapshot"]) == (1, "INSERT", "7")
+        assert not any("snapshot" in row for row in rows)
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
         assert process.stdout.read() == ""
-    until(lambda: str(served.meta.cursor(1001)) == "mysql-bin.000001:1900", what="the cursor")
+    until(lambda: str(served.meta.cursor(1001)) == "mysql-bin.000001:2900", what="the cursor")
 
 
 def test_an_interrupt_ends_a_get_without_limit(served: Served) -> None:

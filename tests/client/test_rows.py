@@ -140,6 +140,15 @@ def test_json_loses_nothing() -> None:
     }
 
 
+def test_rows_of_a_snapshot_name_it() -> None:
+    """Their JSON ends with the id. The JSON of other rows has no such field."""
+    of_binlog, read = rows_of([*transaction(0), *transaction(0, snapshot="3f2a")])
+    assert (of_binlog.snapshot, read.snapshot, read.type, read.after) == ("", "3f2a", "INSERT", of_binlog.after)
+    assert read != of_binlog
+    assert read.to_json() == of_binlog.to_json()[:-1] + ',"snapshot":"3f2a"}'
+    assert "snapshot" not in of_binlog.to_json()
+
+
 def test_bytes_that_are_no_entry_are_refused() -> None:
     """The bytes are those of an entry, or those that an entry stores."""
     for raw in (b"\xff", entry(5, pb.ROWDATA, b"\xff")):

@@ -16,7 +16,7 @@ from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
-OPS = ("insert", "update", "delete", "ddl")
+OPS = ("insert", "update", "delete", "ddl", "read")
 Told = tuple[Any, ...]
 
 
@@ -111,6 +111,16 @@ def statement_entry(chance: random.Random, strange: float) -> bytes:
     return message(chance, parts, strange)
 
 
+def prop(chance: random.Random, strange: float) -> bytes:
+    """Return a Pair that mostly says that the rows are those of a snapshot."""
+    key = chance.choice((b"canal.snapshot", b"canal.snapshot", b"canal.snapshots", b"canal_snapshot"))
+    value = chance.choice(("7", "é", "y" * 128, ""))
+    parts = [field(0x0A, key), field(0x12, value.encode())]
+    if chance.random() < strange:
+        parts.insert(chance.randrange(3), field(chance.choice((0x0A, 0x12)), b"other"))
+    return message(chance, parts, strange)
+
+
 def entry(chance: random.Random, at: int, strange: float) -> bytes:
     """Return a random entry. strange: the probability of forms that protobuf allows and canal does not write."""
     table = chance.choice(("t", "u", "v"))
@@ -121,6 +131,8 @@ def entry(chance: random.Random, at: int, strange: float) -> bytes:
     ]  # fmt: skip
     if chance.random() < 0.3:
         header.append(field(0x6A, b"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-%d" % at))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        header.insert(-1, field(0x62, prop(chance, strange)))
     kind = chance.choice((2, 2, 2, 2, 1, 3, 4, 0, 9) if strange else (2, 2, 1, 3))
     stored = rows_entry(chance, table, strange) if chance.random() < 0.8 else statement_entry(chance, strange)
     parts = [field(0x0A, message(chance, header, strange)), field(0x10, kind), field(0x1A, stored)]
@@ -169,7 +181,7 @@ def parsed(data: bytes) -> list[tuple[int, int, pb.Entry, pb.RowChange]]:
     for index, raw in enumerate(Messages.FromString(data).messages):
         one = pb.Entry.FromString(raw)
         header = one.header
-        _texts(header.logfileName, header.schemaName, header.tableName, header.gtid)
+        _texts(header.logfileName, header.schemaName, header.tableName, header.gtid, snapshot(header))
         here = (header.logfileName, header.logfileOffset)
         sub = sub + 1 if here == place else 0
         place = here
@@ -180,6 +192,13 @@ def parsed(data: bytes) -> list[tuple[int, int, pb.Entry, pb.RowChange]]:
             _texts(change.sql)
             found.append((index, sub, one, change))
     return found
+
+
+def snapshot(header: pb.Header) -> str:
+    """Return the snapshot that read an entry's rows; "" for an entry of the binlog. Raises Garbled."""
+    values = [one.value for one in header.props if one.key == "canal.snapshot"]
+    _texts(*values)
+    return values[-1] if values else ""
 
 
 def _texts(*texts: object) -> None:
@@ -230,7 +249,8 @@ def expected_maps(data: bytes) -> list[Told]:
             before, after = _map(datas.beforeColumns), _map(datas.afterColumns)
             columns = datas.beforeColumns if event == 3 else datas.afterColumns
             key = _map(each for each in columns if each.isKey)
-            head = _head(index, sub, one, row, OPS[event - 1])
+            op = "read" if event == 1 and snapshot(one.header) else OPS[event - 1]
+            head = _head(index, sub, one, row, op)
             found.append((head, key, None if event == 1 else before, None if event == 3 else after, None))
     return found
 
@@ -248,8 +268,8 @@ def has_rows_of_no_change(data: bytes) -> bool:
 def expected_values(data: bytes) -> list[Told]:
     """Return the values before and after each row's change that `read_values` must return."""
     return [
-        (index, row, _values(datas.beforeColumns), _values(datas.afterColumns))
-        for index, _, _, change in parsed(data)
+        (index, row, snapshot(one.header), _values(datas.beforeColumns), _values(datas.afterColumns))
+        for index, _, one, change in parsed(data)
         for row, datas in enumerate(change.rowDatas)
     ]
 
@@ -359,7 +379,8 @@ def read_values(data: bytes) -> list[Told]:
         key = (data[entry.schema_start : entry.schema_stop], data[entry.table_start : entry.table_stop])
         known = images.setdefault((key, entry.event_type), Images({}))
         rows = entry_rows(entry, known, lambda text, sql_type, mysql_type: text)
-        found += ((entry.number, row, _plain(before), _plain(after)) for row, (before, after) in enumerate(rows))
+        told = entry.text(entry.snapshot_start, entry.snapshot_stop)
+        found += ((entry.number, row, told, _plain(before), _plain(after)) for row, (before, after) in enumerate(rows))
     return found
 
 

@@ -73,6 +73,40 @@ def test_damaged_entries_are_refused_or_read_alike() -> None:
     assert MUTATIONS // 10 < refused < MUTATIONS
 
 
+KEY, ID = reading.field(0x0A, b"canal.snapshot"), reading.field(0x12, b"7")
+
+
+@pytest.mark.parametrize(
+    ("props", "snapshot"),
+    [
+        ([], ""),
+        ([KEY + ID], "7"),
+        ([ID + KEY], "7"),
+        ([reading.field(0x0A, b"rowsCount") + ID, KEY + ID, reading.field(0x0A, b"last")], "7"),
+        ([reading.UNKNOWN[4] + ID + reading.UNKNOWN[0] + KEY], "7"),
+        ([reading.field(0x0A, b"rowsCount") + KEY + reading.field(0x12, b"8") + ID], "7"),
+        ([b"\x92\0\x81\x007" + b"\x8a\0\x8e\0canal.snapshot"], "7"),
+        ([KEY + ID, KEY + reading.field(0x12, b"8")], "8"),
+        ([KEY], ""),
+        ([KEY + reading.field(0x12, b"")], ""),
+        ([reading.field(0x0A, b"canal.snapshots") + ID], ""),
+        ([reading.field(0x12, b"canal.snapshot")], ""),
+        ([KEY + reading.field(0x12, b"\xff")], None),
+    ],
+)
+def test_the_snapshot_of_an_entry(props: list[bytes], snapshot: str | None) -> None:
+    """It is found in every form of the pair that protobuf allows. None: the entry is refused."""
+    header = b"".join(reading.field(0x62, prop) for prop in props)
+    row = reading.field(0x62, reading.field(0x12, reading.field(0x1A, b"id")))
+    stored = reading.field(0x1A, reading.field(0x10, 1) + row)
+    for headers in (reading.field(0x0A, header), reading.field(0x0A, header) + reading.field(0x0A, b"")):
+        data = reading.field(0x12, headers + stored)
+        assert agree(data) is (snapshot is None)
+        if snapshot is not None:
+            assert [told for _, _, told, *_ in reading.read_values(data)] == [snapshot]
+            assert [head[0] for head, *_ in reading.read_rows(data)] == ["read" if snapshot else "insert"]
+
+
 @pytest.mark.parametrize("size", range(1, 60))
 def test_every_prefix_of_an_entry(size: int) -> None:
     """The readers agree with protobuf on each prefix of an entry."""

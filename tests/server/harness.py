@@ -241,12 +241,17 @@ def _kind(entry: pb.Entry) -> EntryKind:
     return EntryKind.ROWS if entry.header.eventType in (pb.INSERT, pb.UPDATE, pb.DELETE) else EntryKind.QUERY
 
 
-def transaction(number: int, *, rows: int = 1, value: str = "x") -> list[bytes]:
-    """Return begin, one event with `rows` inserted rows (id, v), and end. A transaction has 1000 bytes of JOURNAL."""
+def transaction(number: int, *, rows: int = 1, value: str = "x", snapshot: str = "") -> list[bytes]:
+    """Return begin, one event with `rows` inserted rows (id, v), and end. A transaction has 1000 bytes of JOURNAL.
+
+    snapshot: the rows are those of this snapshot.
+    """
     offset = 1000 + number * 1000
     row_datas = [_inserted(number * rows + row, value) for row in range(rows)]
     change = pb.RowChange(tableId=1, eventType=pb.INSERT, isDdl=False, rowDatas=row_datas)
     props = [pb.Pair(key="rowsCount", value=str(rows))]
+    if snapshot:
+        props.append(pb.Pair(key="canal.snapshot", value=snapshot))
     return [
         entry(offset, pb.TRANSACTIONBEGIN, pb.TransactionBegin(threadId=7).SerializeToString()),
         entry(

@@ -12,6 +12,7 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import ClientIdTaken
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest
 from tests.server.harness import JOURNAL, LOOPBACK, Served, on_reactor
 from tests.server.raw_client import RawClient
 from tests.server.test_regained import A_TRANSACTION, WAIT_MS, cursor, end_of, fetch, numbers, push
@@ -159,3 +160,39 @@ def test_a_client_that_asks_for_no_cursor_goes_on_behind_one_that_is_put_elsewhe
         assert fetch(client).batch_id == -1
         push(served, 9)
         assert numbers(fetch(client).entries()) == [9]
+
+
+def start_snapshot(served: Served) -> None:
+    """Start a snapshot for the client, as `canal-ha snapshot start` does."""
+    request = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
+    on_reactor(lambda: served.embedded.change_snapshot("example", 1001, request))
+
+
+def test_a_client_connects_again_before_a_snapshot_makes_rows_come_again() -> None:
+    """The stream begins again at the cursor. Spark's driver leaves out what it has, but only on a new connection."""
+    with Served(config=ITEMS) as served:
+        judged: list[int] = []
+        client = connector(served, lambda told: judged.append(told.offset if told else -1))
+        client.connect()
+        push(served, 1)
+        assert numbers(client.get_without_ack(A_TRANSACTION, WAIT_MS).raw_entries) == [1]
+        start_snapshot(served)
+        push(served, 1, 2)
+        again = client.get_without_ack(A_TRANSACTION, WAIT_MS)
+        assert (client.connection, judged, numbers(again.raw_entries)) == (2, [4, 4], [1])
+        client.ack(again.id)
+        rest = client.get_without_ack(A_TRANSACTION, WAIT_MS)
+        assert (client.connection, numbers(rest.raw_entries)) == (2, [2])
+        client.disconnect()
+
+
+def test_a_client_that_asks_for_no_cursor_goes_on_when_a_snapshot_begins() -> None:
+    """It gets what it has not acknowledged again, as after a rollback."""
+    with Served(config=ITEMS) as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        push(served, 1)
+        fetch(client)
+        start_snapshot(served)
+        push(served, 1, 2)
+        assert numbers(fetch(client).entries()) == [1, 2]

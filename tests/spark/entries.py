@@ -15,7 +15,14 @@ NAME: ColumnSpec = ("name", "varchar(20)", 12, False)
 
 
 def header(
-    offset: int, kind: str = "", table: str = "t", *, journal: str = "bin.000001", time: int = 1000, server: int = 1
+    offset: int,
+    kind: str = "",
+    table: str = "t",
+    *,
+    journal: str = "bin.000001",
+    time: int = 1000,
+    server: int = 1,
+    snapshot: str = "",
 ) -> pb.Header:
     """Return a header. `rows` adds its rowsCount."""
     made = pb.Header(
@@ -24,6 +31,8 @@ def header(
     made.tableName = table
     if kind:
         made.eventType = pb.EventType.Value(kind)
+    if snapshot:
+        made.props.add(key="canal.snapshot", value=snapshot)
     return made
 
 

@@ -38,7 +38,7 @@ def row(
 ) -> ChangeRow:
     """Return a row change of table t."""
     image = list(texts)
-    before = {"insert": None, "update": old or image, "delete": image}[op]
+    before = {"insert": None, "read": None, "update": old or image, "delete": image}[op]
     after = None if op == "delete" else image
     return ChangeRow(op, schema, "t", layout.to_json(), before, after, None, "", "d", seq)
 

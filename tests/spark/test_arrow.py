@@ -35,6 +35,18 @@ ENVELOPE = pa.schema(
         "ddl": pa.string(),
     }
 )
+CHANGES = pa.schema(
+    {
+        **dict.fromkeys(("op", "ts", "destination", "schema", "table", "layout"), pa.string()),
+        "ts": STAMP,
+        **dict.fromkeys(("before", "after"), pa.list_(pa.string())),
+        "position": POSITION,
+        "ddl": pa.string(),
+    }
+)
+DEBEZIUM = pa.schema(
+    {**dict.fromkeys(("destination", "schema", "table", "key", "value"), pa.string()), "position": POSITION}
+)
 TABLE = pa.schema(
     {
         "id": pa.int32(),
@@ -114,14 +126,28 @@ def test_an_unknown_column_is_left_out_or_refused() -> None:
 
 def test_debezium() -> None:
     """Keys and values have the form of Debezium's connector."""
-    schema = pa.schema([(name, pa.string()) for name in ("destination", "schema", "table", "key", "value")])
-    schema = schema.append(pa.field("position", POSITION))
-    found = read(Shape.DEBEZIUM, schema, insert(10, 1, None), ddl(20, "DROP TABLE t", "ERASE"))
+    found = read(Shape.DEBEZIUM, DEBEZIUM, insert(10, 1, None), ddl(20, "DROP TABLE t", "ERASE"))
     assert json.loads(found[0]["key"]) == {"id": 1}
     body = json.loads(found[0]["value"])
     assert (body["op"], body["before"], body["after"]) == ("c", None, {"id": 1, "name": None})
     assert (body["source"]["file"], body["source"]["pos"], body["source"]["row"]) == ("bin.000001", 10, 0)
     assert json.loads(found[1]["value"])["ddl"] == "DROP TABLE t"
+
+
+def test_rows_of_a_snapshot_are_read() -> None:
+    """Every shape tells them from rows of the binlog."""
+    entries = [insert(10, 1), insert(10, 2, snapshot="7")]
+    assert [row["_op"] for row in read(Shape.TABLE, TABLE, *entries)] == ["insert", "read"]
+    envelope = read(Shape.ENVELOPE, ENVELOPE, *entries)[1]
+    assert (envelope["op"], envelope["before"], envelope["after"]) == ("read", None, [("id", "2"), ("name", "x")])
+    changes = read(Shape.CHANGES, CHANGES, *entries)
+    assert [(row["op"], row["before"], row["after"]) for row in changes] == [
+        ("insert", None, ["1", "x"]), ("read", None, ["2", "x"]),
+    ]  # fmt: skip
+    of_binlog, of_snapshot = [json.loads(row["value"]) for row in read(Shape.DEBEZIUM, DEBEZIUM, *entries)]
+    assert (of_binlog["op"], of_binlog["source"]["snapshot"]) == ("c", "false")
+    assert (of_snapshot["op"], of_snapshot["source"]["snapshot"]) == ("r", "incremental")
+    assert (of_snapshot["before"], of_snapshot["after"]) == (None, {"id": 2, "name": "x"})
 
 
 @pytest.mark.parametrize(

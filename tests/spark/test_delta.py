@@ -75,6 +75,28 @@ def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -
     assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
 
 
+def test_rows_of_a_snapshot_are_inserted_or_replaced(tmp_path: Path) -> None:
+    """They delete nothing. Later changes win, and a batch that comes again changes nothing."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("read", "1", "1", None), put("insert", "2", "2", None)))
+    second = Made(
+        1,
+        put("read", "1", "10", None),
+        put("read", "3", "30", None),
+        put("update", "3", "31", None),
+        put("read", "4", "40", None),
+        put("delete", "4", "40", None),
+        put("delete", "2", "2", None),
+        put("read", "2", "20", None),
+    )
+    for _ in range(2):
+        sink.apply(second)
+        amounts = {key: each["amount"] for key, each in rows(tmp_path).items()}
+        assert amounts == {1: Decimal(10), 2: Decimal(20), 3: Decimal(31)}
+    sink.apply(Made(2, put("read", "1", "11", None), statement("TRUNCATE t"), put("read", "5", "50", None)))
+    assert list(rows(tmp_path)) == [5]
+
+
 def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:
     """Values from before the drop belong to another column. The column itself stays in the copy."""
     sink = Delta(str(tmp_path), "UTC")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.model.position import LogPosition
+from canal_ha.spark.entries import snapshot_of
 from canal_ha.spark.intake import Intake, SegmentDraft
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -133,6 +134,47 @@ def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size
     intake.connected(LogPosition("bin.000001", offset) if told else None)
     deliver(entries[min(back, durable) :])
     assert kept == entries
+
+
+def chunk(offset: int, number: int) -> list[bytes]:
+    """Return a transaction of rows of a snapshot, which has the offset of the transaction end before it."""
+    return [begin(offset), *(insert(offset, 10 * number + row, snapshot="7") for row in range(2)), end(offset)]
+
+
+@given(st.integers(0, 22), st.integers(0, 22), st.integers(1, 5), st.sampled_from(["untold", "told", "consumed"]))
+def test_rows_of_a_snapshot_are_not_lost_when_they_come_again(cut: int, back: int, size: int, cursor: str) -> None:
+    """They have the offset of an entry that is durable. Only those at the end of the spool may be doubled."""
+    parts = [transaction(100), chunk(120, 1), chunk(120, 2), transaction(200), chunk(220, 3), chunk(220, 4)]
+    entries = [entry for part in parts for entry in part]
+    intake = fresh()
+    kept: list[bytes] = []
+
+    def deliver(some: list[bytes]) -> None:
+        for at in range(0, len(some), size):
+            intake.add(at + 1, walk(some[at : at + size]))
+            kept.extend(entry for piece in drain(intake) for entry in entries_of(piece))
+
+    deliver(entries[:cut])
+    durable = list(kept)
+    back = min(back, len(durable))
+    last = pb.Entry.FromString(entries[max(back, 1) - 1])
+    at_end = cursor == "consumed" and last.entryType == pb.TRANSACTIONEND
+    place = LogPosition("bin.000001", last.header.logfileOffset, consumed=at_end)
+    intake.connected(None if cursor == "untold" else place)
+    deliver(entries[back:])
+    added = kept[len(durable) :]
+    new = [entry for entry in entries[len(durable) :] if is_row(entry)]
+    again = [entry for entry in added if is_row(entry) and entry in durable]
+    assert [entry for entry in added if is_row(entry)] == again + new
+    if again:
+        end_of_spool = pb.Entry.FromString(durable[-1]).header.logfileOffset
+        headers = [pb.Entry.FromString(entry).header for entry in again]
+        assert all(header.logfileOffset == end_of_spool and snapshot_of(header) for header in headers)
+
+
+def is_row(entry: bytes) -> bool:
+    """Return whether an entry has rows."""
+    return pb.Entry.FromString(entry).entryType == pb.ROWDATA
 
 
 def test_after_a_reset_of_the_binary_logs_nothing_is_dropped() -> None:

@@ -99,6 +99,25 @@ def test_other_batches_of_the_same_changes_add_what_is_missing(copy: Copy) -> No
         assert list(copy.rows) == [1, 2, 4, 5, 6]
 
 
+def test_rows_of_a_snapshot_are_inserted_or_replaced(copy: Copy) -> None:
+    """They delete nothing. Later changes win, and a batch that comes again changes nothing."""
+    copy.apply(0, copy.put("read", "1", "a"), copy.put("insert", "2", "b"))
+    second = [
+        copy.put("read", "1", "x"),
+        copy.put("read", "3", "c"),
+        copy.put("update", "3", "d"),
+        copy.put("read", "4", "e"),
+        copy.put("delete", "4", "e"),
+        copy.put("delete", "2", "b"),
+        copy.put("read", "2", "y"),
+    ]
+    for _ in range(2):
+        copy.apply(1, *second)
+        assert {key: each["name"] for key, each in copy.rows.items()} == {1: "x", 2: "y", 3: "d"}
+    copy.apply(2, copy.put("read", "1", "z"), copy.statement("TRUNCATE t"), copy.put("read", "5", "f"))
+    assert list(copy.rows) == [5]
+
+
 def test_a_column_that_comes_back_is_empty(copy: Copy) -> None:
     """Values from before the drop belong to another column."""
     copy.apply(0, *(copy.put("insert", str(number), "x", "old", layout=WIDER) for number in (1, 2)))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow import dataset
 
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark import pipeline, pipeline_file
+from canal_ha.spark.entries import changes_of
+from canal_ha.spark.options import Shape
+from canal_ha.spark.shapes import FIXED
 from canal_ha.spark.sinks.console import Console
 from canal_ha.spark.sinks.parquet import Parquet
+from tests.spark.entries import frames, insert
+from tests.spark.made import Made
 from tests.spark.running import write_pipeline
 
 
@@ -37,3 +44,19 @@ def test_an_unknown_sink_is_refused_and_does_not_print_rows(tmp_path: Path) -> N
     assert [type(sink) for sink in pipeline.sinks_of(described)] == [Console]
     with pytest.raises(OptionInvalid, match=r"p\.toml: no sink has the type 'kafka'"):
         pipeline.sinks_of(described.with_sink("kafka", {}))
+
+
+@pytest.mark.real
+def test_the_parquet_log_shows_which_rows_a_snapshot_read(spark: Any, tmp_path: Path) -> None:
+    """They have the same columns as inserted rows. A batch that comes again replaces its directory."""
+    entries = changes_of(frames([insert(10, 1), insert(10, 2, snapshot="7")]), "segment")
+    rows = [(e.op, None, "d", "s", "t", e.layout.to_json(), None, e.after[0], None, None) for e in entries]
+    batch = Made(0)
+    batch.frame = spark.createDataFrame(rows, FIXED[Shape.CHANGES])
+    for _ in range(2):
+        Parquet(str(tmp_path)).apply(batch)
+    log = dataset.dataset(tmp_path / "run=run" / "batch_id=0").to_table().sort_by("op").to_pylist()
+    assert [(row["op"], row["key"], row["after"]) for row in log] == [
+        ("insert", [("id", "1")], [("id", "1"), ("name", "x")]),
+        ("read", [("id", "2")], [("id", "2"), ("name", "x")]),
+    ]

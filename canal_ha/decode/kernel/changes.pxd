@@ -8,6 +8,8 @@ cimport canal_ha.decode.kernel.texts as t
 cimport cython
 from libc.stdint cimport int64_t
 
+cdef int _kind(e.Entries entry) except -1
+
 cdef class Marks:
     cdef public Py_ssize_t count, entries, expected, _last
     cdef public bytearray ops, rows, places, numbers, subs, times, servers, offsets
@@ -45,7 +47,7 @@ cdef class TableRows:
     cdef bint _same_table(self, e.Entries entry) except -1
     @cython.locals(
         src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
-        after=ly.Layout, layout=ly.Layout, op=int
+        after=ly.Layout, layout=ly.Layout, kind=int, op=int
     )
     cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1
     @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.ColumnLayout)
@@ -78,7 +80,7 @@ cdef class MapRows:
     cpdef int step(self) except -1
     @cython.locals(
         src=bytes, key=bytes, changes=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
-        after=ly.Layout, layout=ly.Layout, plan=MapPlan
+        after=ly.Layout, layout=ly.Layout, kind=int, plan=MapPlan
     )
     cdef int _entry_rows(self, e.Entries entry) except -1
     cdef int _put(self, Maps maps, bytes src, ly.Layout layout) except -1

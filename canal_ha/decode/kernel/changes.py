@@ -31,6 +31,13 @@ import canal_ha.decode.kernel.texts as t
 _DDL_EVENTS = frozenset({4, 5, 6, 8, 9, 10, 11})  # model.entry.DDL_TYPES
 
 
+def _kind(entry: e.Entries) -> int:
+    """Return what happened to the rows of an entry."""
+    if entry.snapshot_stop > entry.snapshot_start and entry.event_type == k.EVENT_INSERT:
+        return k.READ
+    return entry.event_type - 1
+
+
 class Marks:
     """What every row records of its entry, as columns.
 
@@ -231,6 +238,7 @@ class TableRows:
         marks = sheet.marks
         plan = sheet.plan
         event = entry.event_type
+        kind = _kind(entry)
         images = sheet.changes[event - 1]
         if sheet.since < 0:
             sheet.since = entry.store_start
@@ -241,7 +249,7 @@ class TableRows:
             images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
             before = images.before
             after = images.after
-            op = event - 1
+            op = kind
             layout = before if event == k.EVENT_DELETE else after
             if event == k.EVENT_UPDATE and before.names is after.names and not ly.same_key(before, after, src):
                 op = k.INSERT if self._deleted else k.DELETE
@@ -365,6 +373,7 @@ class MapRows:
         if changes is None:
             changes = self.tables[key] = [ly.Images({}) for _ in range(3)]
         event = entry.event_type
+        kind = _kind(entry)
         images = changes[event - 1]
         for row in range(self._count):
             images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
@@ -379,10 +388,9 @@ class MapRows:
                 self._put(self.befores, src, before)
             if event == k.EVENT_DELETE:
                 self.afters.put_null()
-                self.marks.put(entry, k.DELETE, row)
             else:
                 self._put(self.afters, src, after)
-                self.marks.put(entry, k.INSERT if event == k.EVENT_INSERT else k.UPDATE, row)
+            self.marks.put(entry, kind, row)
             self.statements.put_null()
 
     def _put(self, maps: Maps, src: bytes, layout: ly.Layout) -> None:

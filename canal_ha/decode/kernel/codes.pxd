@@ -19,6 +19,7 @@ cdef enum:
     UPDATE = 1
     DELETE = 2
     DDL = 3
+    READ = 4
     DONE = 0
     TABLE = 1
     LAYOUT = 2

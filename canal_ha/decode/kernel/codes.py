@@ -24,6 +24,7 @@ INSERT = 0
 UPDATE = 1
 DELETE = 2
 DDL = 3
+READ = 4  # inserted by a snapshot
 
 # what `step` returns
 DONE = 0

@@ -7,6 +7,8 @@ from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
 cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
+cdef bytes _SNAPSHOT
+cdef Py_ssize_t _SNAPSHOT_SIZE
 cdef int64_t _LARGEST_MS
 
 @cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
@@ -14,6 +16,7 @@ cpdef bint only_frames(bytes src, Py_ssize_t start) except -1
 
 cdef class Entries(f.Cursor):
     cdef public Py_ssize_t stop, number, sub, journal_start, journal_stop, schema_start, schema_stop
+    cdef public Py_ssize_t snapshot_start, snapshot_stop
     cdef public Py_ssize_t table_start, table_stop, gtid_start, gtid_stop, store_start, store_stop, sql_start, sql_stop
     cdef public int64_t offset, server_id, time_ms, _offset
     cdef public int kind, event_type
@@ -30,6 +33,11 @@ cdef class Entries(f.Cursor):
         src=bytes, tag=uint64_t, kind=int, start=Py_ssize_t, stop=Py_ssize_t, value=uint64_t, after=Py_ssize_t
     )
     cdef int _header(self, Py_ssize_t end) except -1
+    @cython.locals(
+        src=bytes, tag=uint64_t, key_start=Py_ssize_t, key_stop=Py_ssize_t, value_start=Py_ssize_t,
+        value_stop=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t
+    )
+    cdef int _prop(self, Py_ssize_t end) except -1
     @cython.locals(
         after=Py_ssize_t, end=Py_ssize_t, src=bytes, rows=c_array, tag=uint64_t, value=int64_t, start=Py_ssize_t,
         stop=Py_ssize_t

@@ -12,10 +12,13 @@ import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
+from canal_ha.model.entry import SNAPSHOT_PROP
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
 _LENGTH_SHIFT = 28  # a length has at most five bytes
+_SNAPSHOT = SNAPSHOT_PROP.encode()
+_SNAPSHOT_SIZE = len(_SNAPSHOT)
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
@@ -48,14 +51,16 @@ class Entries(f.Cursor):
     """A walk over frames: field 2 of Messages, tag, length, entry, tag, length, ...
 
     After `next`: number of the entry; sub: its index among neighbours with the same journal and offset; kind: its
-    entryType; the fields of its header, texts as start and stop.
+    entryType; the fields of its header, texts as start and stop; snapshot: id of the snapshot that read its rows,
+    empty for entries of the binlog.
     After `change`: event_type, is_ddl, statement, and `rows`: start and stop of each RowData in turn.
     """
 
     __slots__ = (
         "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "gtid_start", "gtid_stop", "is_ddl",
         "journal_start", "journal_stop", "kind", "number", "offset", "rows", "schema_start", "schema_stop", "server_id",
-        "sql_start", "sql_stop", "stop", "store_start", "store_stop", "sub", "table_start", "table_stop", "time_ms",
+        "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop", "store_start", "store_stop", "sub",
+        "table_start", "table_stop", "time_ms",
     )  # fmt: skip
 
     def __init__(self, src: bytes, start: int, stop: int) -> None:
@@ -95,7 +100,7 @@ class Entries(f.Cursor):
         self.offset = self.server_id = self.time_ms = 0
         self.journal_start = self.journal_stop = self.schema_start = self.schema_stop = 0
         self.table_start = self.table_stop = self.gtid_start = self.gtid_stop = 0
-        self.store_start = self.store_stop = 0
+        self.snapshot_start = self.snapshot_stop = self.store_start = self.store_stop = 0
         while self.pos < end:
             tag = self.tag(end)
             if tag == 0x0A:
@@ -156,7 +161,7 @@ class Entries(f.Cursor):
                     self.gtid_stop = stop
                 elif tag == 0x62:
                     self.pos = start
-                    self.check(stop)
+                    self._prop(stop)
             elif kind == 0:
                 value, after = p.number(src, self.pos, end)
                 if after < 0:
@@ -171,6 +176,35 @@ class Entries(f.Cursor):
                     self.time_ms = t.int64(value)
             else:
                 self.skip(tag, end)
+
+    def _prop(self, end: int) -> None:
+        src = self.src
+        key_start = key_stop = value_start = value_stop = 0
+        while self.pos < end:
+            tag = src[self.pos]
+            if 8 <= tag < 128:
+                self.pos += 1
+            else:
+                tag = self.tag(end)
+            if tag & 7 != 2:
+                self.skip(tag, end)
+                continue
+            start, stop = p.stretch(src, self.pos, end)
+            if start < 0:
+                stop = self.end(end)
+                start = self.pos
+            self.pos = stop
+            if tag == 0x0A:
+                key_start = start
+                key_stop = stop
+            elif tag == 0x12:
+                value_start = start
+                value_stop = stop
+        if key_stop - key_start == _SNAPSHOT_SIZE and p.same_bytes(src, key_start, key_stop, _SNAPSHOT):
+            if not p.is_utf8(src, value_start, value_stop):
+                raise p.Broken("a text of a header is no UTF-8")
+            self.snapshot_start = value_start
+            self.snapshot_stop = value_stop
 
     def change(self) -> int:
         """Read the RowChange of the current entry without its rows; return how many there are. Raises Broken."""
