@@ -16,6 +16,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place, end_of_read
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import InitialSnapshot
 from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Accepted, Answer, ClientSession
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
@@ -74,7 +75,7 @@ class SimpleConnector:
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
         read_ahead: bool = False,
         lazy_acks: bool = False,
-        snapshot: Sequence[str] = (),
+        snapshot: Sequence[str] | InitialSnapshot = (),
         exact: bool = True,
         tls: ClientTls | None = None,
     ) -> None:
@@ -91,8 +92,10 @@ class SimpleConnector:
         self._rollback_on_disconnect = rollback_on_disconnect
         self._max_frame_bytes = max_frame_bytes
         self._link: Link | None = None
-        self._session = ClientSession(exact=exact, snapshot=snapshot)
-        self._snapshot = tuple(snapshot)
+        if not isinstance(snapshot, InitialSnapshot):
+            snapshot = InitialSnapshot(tuple(snapshot), filter or "")
+        self._snapshot = snapshot
+        self._session = ClientSession(exact=exact, snapshot=self._snapshot)
         self._pages: Pages | None = None
         if read_ahead and not rollback_on_connect:
             raise ValueError("read_ahead needs rollback_on_connect")

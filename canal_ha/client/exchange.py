@@ -45,6 +45,7 @@ from canal_ha.errors import (
     WaitedTooLong,
 )
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import InitialSnapshot
 
 CONNECT_TIMEOUT_MS = 3000  # of the TCP connection; a node without power does not reply
 LEASE_LOOK_S = 0.05  # interval of checks for an expired lease that the other thread has not reported yet
@@ -384,7 +385,7 @@ class Exchange:
             rollback_on_connect=False,
             rollback_on_disconnect=self._access.rollback_on_disconnect,
             exact=self._access.exact,
-            snapshot=self._access.snapshot,
+            snapshot=InitialSnapshot(self._access.snapshot, self.filter or ""),
             tls=self._access.tls,
         )
 

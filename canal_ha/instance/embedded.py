@@ -17,7 +17,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotRequest, SnapshotState
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotRequest, SnapshotState
 
 T = TypeVar("T")
 
@@ -117,7 +117,12 @@ class Embedded:
         return await instance.change_snapshot(client_id, request)
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
+        self,
+        identity: ClientIdentity,
+        *,
+        exact: bool = False,
+        opens: bool = True,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> LogPosition | None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)

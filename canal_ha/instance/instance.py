@@ -53,7 +53,14 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, NO_RULES, ColumnRules
-from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState, changed
+from canal_ha.model.snapshot import (
+    NO_SNAPSHOT,
+    InitialSnapshot,
+    SnapshotAction,
+    SnapshotRequest,
+    SnapshotState,
+    changed,
+)
 
 T = TypeVar("T")
 
@@ -239,7 +246,12 @@ class Instance:
     # ---- requests
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
+        self,
+        identity: ClientIdentity,
+        *,
+        exact: bool = False,
+        opens: bool = True,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> LogPosition | None:
         """Make the client and its first cursor durable, open its stream, and return its cursor.
 
@@ -249,7 +261,7 @@ class Instance:
         identity: the client, with its filter.
         exact: the form of values that it will ask for; see GetRequest.
         opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
-        snapshot: tables whose existing rows come first, if the client has no cursor yet; `*` for all that it may get.
+        snapshot: what the client begins with, if it has no cursor yet.
 
         Raises FilterInvalid, QuotaReached, MetaUnreadable, SnapshotRefused. Raises SourceUnavailable, SourceRefused if
         the client has no cursor yet, because only the source can tell the first one.
@@ -259,7 +271,7 @@ class Instance:
             return await self._subscribe(identity, exact=exact, opens=opens, snapshot=snapshot)
 
     async def _subscribe(
-        self, identity: ClientIdentity, *, exact: bool, opens: bool, snapshot: Sequence[str]
+        self, identity: ClientIdentity, *, exact: bool, opens: bool, snapshot: InitialSnapshot
     ) -> LogPosition | None:
         self._check()
         self.meta.check_readable(identity.client_id)
@@ -275,7 +287,7 @@ class Instance:
                     with suppress(CanalError):
                         await self._run_blocking(lambda: self._origin.keep_house(None))
                     start = await self._start_position()
-                    if snapshot:
+                    if snapshot.tables:
                         start = replace(start, snapshot=(await self._initial(identity, snapshot)).text)
             await self.meta.subscribe(replace(identity, within=ANYTHING, account=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
@@ -289,12 +301,15 @@ class Instance:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
 
-    async def _initial(self, identity: ClientIdentity, tables: Sequence[str]) -> SnapshotState:
-        """Return a snapshot for a client that begins. tables: `*`, or names. Raises SnapshotRefused."""
+    async def _initial(self, identity: ClientIdentity, wanted: InitialSnapshot) -> SnapshotState:
+        """Return a snapshot for a client that begins. Raises SnapshotRefused, FilterInvalid."""
         known = await self._known_tables()
-        if tuple(tables) == ("*",):
-            tables = await self._run_blocking(partial(self._kept, identity, known))
-        return self._begun(SnapshotRequest(SnapshotAction.START, tuple(tables)), "", known)
+        tables = wanted.tables
+        if tables == ("*",):
+            chosen = replace(identity, filter=identity.filter or wanted.filter)
+            async with self._compiling.of(identity.account or identity.client_id):
+                tables = await self._run_blocking(partial(self._kept, chosen, known))
+        return self._begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
 
     async def _known_tables(self) -> Sequence[tuple[str, str]]:
         """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
@@ -303,7 +318,7 @@ class Instance:
         except SnapshotRefused as refused:
             raise SnapshotRefused(f"{self.config.destination}: {refused}") from refused
 
-    def _kept(self, identity: ClientIdentity, known: Sequence[tuple[str, str]]) -> Sequence[str]:
+    def _kept(self, identity: ClientIdentity, known: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         """Return those tables that the client's filter keeps. Runs on the pool."""
         config = self.config
         kept = effective(
@@ -313,7 +328,7 @@ class Instance:
             config.filter_client_mode,
             identity.within.filter,
         )
-        return [f"{schema}.{table}" for schema, table in known if kept.accepts(schema, table)]
+        return tuple(f"{schema}.{table}" for schema, table in known if kept.accepts(schema, table))
 
     def _begun(self, request: SnapshotRequest, stored: str, known: Sequence[tuple[str, str]]) -> SnapshotState:
         """Return the state of a snapshot that begins. Raises SnapshotRefused, also for a table that does not exist."""

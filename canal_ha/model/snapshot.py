@@ -13,6 +13,21 @@ from canal_ha.errors import SnapshotRefused
 MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
 
 
+@dataclass(frozen=True, slots=True)
+class InitialSnapshot:
+    """The tables with whose existing rows a client begins.
+
+    tables: `schema.table` each; `*` alone: all that the client's filter keeps; () for no snapshot.
+    filter: chooses the tables for `*` where the subscription has no filter.
+    """
+
+    tables: tuple[str, ...] = ()
+    filter: str = ""
+
+
+NO_SNAPSHOT = InitialSnapshot()
+
+
 class SnapshotPhase(Enum):
     """What a snapshot is doing."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from canal_ha.model.batch import GetAnswer
@@ -10,6 +10,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
 
 
 class PrivateRead(Protocol):
@@ -42,14 +43,19 @@ class Destinations(Protocol):
         """Whether this node runs the destination, or could."""
 
     async def subscribe(
-        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True, snapshot: Sequence[str] = ()
+        self,
+        identity: ClientIdentity,
+        *,
+        exact: bool = False,
+        opens: bool = True,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> LogPosition | None:
         """Make the client durable, then return its cursor.
 
         identity: the client, with its filter.
         exact: the form of values that it will ask for.
         opens: whether to open its stream; the next GET opens it otherwise.
-        snapshot: tables whose existing rows come first, if the client has no cursor yet.
+        snapshot: what the client begins with, if it has no cursor yet.
         """
 
     def era(self, identity: ClientIdentity) -> object | None:

@@ -6,6 +6,7 @@ zkTls, zkTlsCa, zkTlsCert, zkTlsKey              TLS to ZooKeeper; PEM files on 
 destination             name,name or a glob      globs need ZooKeeper
 clientId                1001                     used by one driver at a time
 filter                  schema\\.table,...        regular expressions, as in canal's clients
+snapshot                initial | schema.table,...  existing rows first, if the client id is new
 user, password | passwordFile                    account on canal's port; password may be ${file:…} or ${env:…}
 tls, tlsCa, tlsCert, tlsKey, tlsName             TLS to the nodes; PEM files on the driver
 spoolDir                /path or s3://...        shared by the driver and all executors
@@ -62,6 +63,7 @@ class SourceOptions:
     destinations: tuple[str, ...]
     client_id: int
     filter: str
+    snapshot: tuple[str, ...]
     user: str
     password: str = field(repr=False)
     tls: ClientTls | None
@@ -99,6 +101,7 @@ _NAMES = (
     "destination",
     "clientId",
     "filter",
+    "snapshot",
     "user",
     "password",
     "passwordFile",
@@ -167,6 +170,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         destinations=destinations,
         client_id=read.whole("clientId", 1001, 0, 32767),
         filter=read.text("filter"),
+        snapshot=read.snapshot(),
         user=read.text("user"),
         password=read.secret(),
         tls=read.tls(),
@@ -200,6 +204,15 @@ class _OptionReader:
 
     def list(self, name: str) -> tuple[str, ...]:
         return tuple(item for item in (part.strip() for part in self.text(name).split(",")) if item)
+
+    def snapshot(self) -> tuple[str, ...]:
+        """Return the tables; `*` alone for all that the filter keeps."""
+        tables = self.list("snapshot")
+        if [each.lower() for each in tables] == ["initial"]:
+            return ("*",)
+        if wrong := [each for each in tables if not all(each.partition("."))]:
+            raise OptionInvalid(f"canal: option snapshot = {wrong[0]!r}: expected initial, or tables as schema.table")
+        return tables
 
     def whole(self, name: str, default: int, low: int, high: int = 1 << 62) -> int:
         text = self.text(name)

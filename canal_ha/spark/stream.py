@@ -244,6 +244,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             zk_session_timeout_ms=options.session_timeout_ms,
             zk_auth=options.zk_access,
             judge=judge,
+            snapshot=options.snapshot,
             tls=options.tls,
         )
 

@@ -8,7 +8,7 @@ error after one of them can belong to either request. The session is then out of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -19,6 +19,7 @@ from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefus
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
 from canal_ha.wire import messages, scramble
 from canal_ha.wire.framing import FrameReader
 from canal_ha.wire.messages import Fetched, OnlyFrames
@@ -64,7 +65,7 @@ class ClientSession:
     max_frame_bytes: largest frame accepted from the server.
     only_frames: checks a packet for use without a copy; see messages.in_place.
     exact: requests ask for values in the exact form. canal ignores this.
-    snapshot: tables whose existing rows come first, if a SUBSCRIPTION creates the client's cursor. canal ignores this.
+    snapshot: what the client begins with, if a SUBSCRIPTION creates its cursor. canal ignores this.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class ClientSession:
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
         only_frames: OnlyFrames = lambda packet, start: False,
         exact: bool = False,
-        snapshot: Sequence[str] = (),
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> None:
         self.in_step = True
         self._exact = exact
-        self._snapshot = tuple(snapshot)
+        self._snapshot = snapshot
         self._only_frames = only_frames
         self._reader = FrameReader(max_frame_bytes)
         self._seed: bytes | None = None
@@ -112,7 +113,8 @@ class ClientSession:
             filter=identity.filter,
             tell_cursor=tell_cursor,
             exact=self._exact,
-            snapshot=self._snapshot,
+            snapshot=self._snapshot.tables,
+            snapshot_filter=self._snapshot.filter,
         )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 

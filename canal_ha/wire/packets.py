@@ -21,6 +21,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
@@ -48,14 +49,14 @@ class Subscribe:
     during_authentication: sent inside CLIENTAUTHENTICATION; a failure closes the connection.
     tell_cursor: the reply must contain the client's cursor.
     exact: the form of values that the client will ask for; see GetRequest.
-    snapshot: tables whose existing rows come first, if the subscription creates the client's cursor.
+    snapshot: what the client begins with, if the subscription creates its cursor.
     """
 
     identity: ClientIdentity
     during_authentication: bool = False
     tell_cursor: bool = False
     exact: bool = False
-    snapshot: tuple[str, ...] = ()
+    snapshot: InitialSnapshot = NO_SNAPSHOT
     packet_type: ClassVar[str] = "SUBSCRIPTION"
 
 
@@ -188,10 +189,15 @@ def check_destination(name: str) -> None:
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
     identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
-    size_bytes = sum(len(name.encode()) for name in sub.snapshot)
+    size_bytes = sum(len(name.encode()) for name in (*sub.snapshot, sub.snapshot_filter))
     if size_bytes > SNAPSHOT_BYTES:
         raise Refusal(GENERIC, f"tables of a snapshot with {size_bytes} bytes; at most {SNAPSHOT_BYTES} are allowed")
-    return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact, snapshot=tuple(sub.snapshot))
+    return Subscribe(
+        identity,
+        tell_cursor=sub.tell_cursor,
+        exact=sub.exact,
+        snapshot=InitialSnapshot(tuple(sub.snapshot), sub.snapshot_filter),
+    )
 
 
 def _unsubscribe(body: bytes) -> Unsubscribe:

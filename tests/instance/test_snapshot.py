@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.model.snapshot import SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
+from canal_ha.model.snapshot import InitialSnapshot, SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
 from tests.instance.test_regained import OneNode
 from tests.instance.test_stream import now
 
@@ -68,19 +68,27 @@ def test_the_state_survives_the_node(node: OneNode) -> None:
 def test_the_first_subscription_can_begin_with_the_existing_rows(node: OneNode) -> None:
     """The state is in the first cursor. `*` stands for the tables that the filter keeps. Later it changes nothing."""
     client = replace(CLIENT, filter=r"shop\..*")
-    now(node.embedded.subscribe(client, snapshot=("*",)))
+    now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("*",))))
     first = state(node)
     assert first is not None
     assert first.tables == ("shop.orders", "shop.items")
-    now(node.embedded.subscribe(client, snapshot=("other.t",)))
+    now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("other.t",))))
     assert state(node) == first
+
+
+def test_a_look_at_the_cursor_chooses_the_tables_of_the_subscription_behind_it(node: OneNode) -> None:
+    """A client that asks for its cursor first has no filter in that request, which creates the cursor."""
+    now(node.embedded.subscribe(CLIENT, opens=False, snapshot=InitialSnapshot(("*",), r"shop\.items")))
+    first = state(node)
+    assert first is not None
+    assert first.tables == ("shop.items",)
 
 
 def test_a_first_subscription_without_such_a_table_is_refused(node: OneNode) -> None:
     """The client gets no cursor, so that it can ask again."""
     for tables in (("*",), ("shop.nothing",)):
         refused: Deferred[object] = Deferred.fromCoroutine(
-            node.embedded.subscribe(replace(CLIENT, filter=r"nowhere\..*"), snapshot=tables)
+            node.embedded.subscribe(replace(CLIENT, filter=r"nowhere\..*"), snapshot=InitialSnapshot(tables))
         )
         with pytest.raises(SnapshotRefused):
             now(_again(refused))

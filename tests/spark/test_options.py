@@ -28,6 +28,13 @@ def test_names_in_any_case_and_defaults() -> None:
     assert options.fail_on_data_loss
 
 
+def test_a_snapshot_is_of_all_tables_or_of_some() -> None:
+    """`*` is the protocol's word for all that the filter keeps."""
+    assert parse(GOOD).snapshot == ()
+    assert parse({**GOOD, "snapshot": "Initial"}).snapshot == ("*",)
+    assert parse({**GOOD, "snapshot": "a.b, c.d"}).snapshot == ("a.b", "c.d")
+
+
 def test_any_option_of_tls_turns_it_on() -> None:
     """tls alone checks with the system's authorities; without any of the options the connection is plain."""
     assert parse(GOOD).tls is None
@@ -52,6 +59,7 @@ def test_any_option_of_tls_turns_it_on() -> None:
         ({"timeZone": "Mars"}, "timeZone"),
         ({"password": "x", "passwordFile": "/y"}, "one of the options password and passwordFile"),
         ({"passwordFile": "/nowhere/at/all"}, "passwordFile"),
+        ({"snapshot": "orders"}, "snapshot = 'orders': expected initial, or tables as schema.table"),
         ({"speed": "9"}, "'speed' is unknown"),
     ],
 )

@@ -286,6 +286,7 @@ class Sub(_message.Message):
     TELL_CURSOR_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FILTER_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
@@ -293,6 +294,8 @@ class Sub(_message.Message):
     """not canal's: the answer tells the cursor"""
     exact: _builtins.bool
     """not canal's: values of the entries in the exact form"""
+    snapshot_filter: _builtins.str
+    """not canal's: the filter for the table `*` of `snapshot`, if `filter` is blank"""
     @_builtins.property
     def snapshot(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """not canal's: tables whose rows come first, if this subscription creates the client's cursor"""
@@ -306,10 +309,11 @@ class Sub(_message.Message):
         tell_cursor: _builtins.bool = ...,
         exact: _builtins.bool = ...,
         snapshot: _abc.Iterable[_builtins.str] | None = ...,
+        snapshot_filter: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "tell_cursor", b"tell_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "snapshot_filter", b"snapshot_filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
