@@ -9,7 +9,7 @@ from canal_ha.config.model import BatchMode
 from canal_ha.model.privacy import ColumnRules
 from canal_ha.wire import scramble
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
-from tests.server.harness import Served, entries_segment, reactor, transaction
+from tests.server.harness import Served, entries_segment, on_reactor, transaction
 from tests.server.raw_client import RawClient
 from tests.waiting import until
 
@@ -38,6 +38,15 @@ def waits_privately(served: Served) -> bool:
     return running is not None and all(read.silent_s == 0.0 for read in running._reads)
 
 
+def take_over(served: Served, accounts: Accounts) -> None:
+    """Replace the accounts, after the requests that the reactor is carrying out."""
+
+    async def replaced() -> None:
+        served.accounts = accounts
+
+    on_reactor(replaced)
+
+
 @pytest.mark.parametrize(
     ("after", "destination", "reason"),
     [
@@ -61,7 +70,7 @@ def test_a_private_read_ends_with_the_rights_that_it_began_with(
             if waits:
                 client.get(timeout=0, size=1)
                 until(lambda: waits_privately(served), what="a GET that waits")
-            reactor.callFromThread(setattr, served, "accounts", after)
+            take_over(served, after)
             served.push(entries_segment(transaction(1)))
             if not waits:
                 client.get(timeout=1000)
@@ -81,7 +90,7 @@ def test_a_get_that_waited_brings_no_column_that_was_taken_back() -> None:
             assert client.refusal() == (0, "")
             client.get(timeout=0, size=1)
             until(lambda: served.service.readers("example"), what="a GET that waits")
-            reactor.callFromThread(setattr, served, "accounts", account("*", privacy=RULES))
+            take_over(served, account("*", privacy=RULES))
             served.push(entries_segment(transaction(1)))
             assert "should subscribe first" in client.refusal()[1]
             client.subscribe()
