@@ -110,6 +110,7 @@ class Conversation:
         self._outbox = outbox
         self._idle = idle
         self._lost = False
+        self._over = False  # nothing more is read
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
@@ -132,6 +133,8 @@ class Conversation:
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the client. A client that breaks the protocol loses its connection."""
+        if self._over:
+            return
         load = self._shared.load
         try:
             self._session.receive(data)
@@ -140,9 +143,9 @@ class Conversation:
                 most = load.limits.ahead_bytes
                 reason = f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)"
                 self._refused("ahead_bytes", reason)
-                self.drop(reason)
+                self._cut_short(reason)
         except RemoteProtocolError as error:
-            self.drop(str(error))
+            self._cut_short(str(error))
         self._awaken()
 
     def end(self) -> None:
@@ -153,7 +156,6 @@ class Conversation:
     def client_gone(self) -> None:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
-        self._weigh()
         self.reading = None
         self._logged_in()
         self._end_read()
@@ -171,6 +173,21 @@ class Conversation:
         reason = f"clients have not read {most} bytes of replies (canal.client.replies.bytes)"
         self._refused("reply_bytes", reason)
         self.drop(reason)
+
+    def _cut_short(self, reason: str) -> None:
+        """Close the connection at once, and carry out nothing that it has sent ahead. reason: for the log."""
+        self.drop(reason)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Free the memory of what the client has sent ahead.
+
+        Nothing else does so when the connection ends: its objects refer to each other, and wait for the garbage
+        collection.
+        """
+        self._over = True
+        self._session.discard()
+        self._weigh()
 
     def _late(self) -> None:
         """The client has not logged in in time: say so and close the connection."""
@@ -193,7 +210,7 @@ class Conversation:
 
     def _weigh(self) -> None:
         """Tell the load how much of what the client has sent is not read yet."""
-        waiting = 0 if self._lost else self._session.waiting_bytes
+        waiting = self._session.waiting_bytes
         self._shared.load.ahead_bytes += waiting - self._ahead_bytes
         self._ahead_bytes = waiting
 
@@ -446,8 +463,10 @@ class Conversation:
             else:
                 awaited = self._steps.send(None)
         except StopIteration:
+            self._forget()
             return
         except Exception as error:
+            self._forget()
             self._broke(error)
             return
         self._awaited = awaited

@@ -56,6 +56,12 @@ class FrameReader:
                 self._pieces.append(bytes(data))
             self._size += len(data)
 
+    def clear(self) -> None:
+        """Forget all bytes that are not returned yet."""
+        self._pieces.clear()
+        self._at = self._size = 0
+        self._length = None
+
     def next(self) -> bytes | None:
         """Return the next complete packet, or None. Raises RemoteProtocolError for a negative or too large length."""
         if self._length is None:

@@ -117,6 +117,10 @@ class ServerSession:
         if len(self._reader) > 2 * self._reader.max_frame_bytes + HEADER_BYTES:
             raise RemoteProtocolError(f"the peer sent {len(self._reader)} bytes of requests before reading a reply")
 
+    def discard(self) -> None:
+        """Forget what the peer has sent and nobody has read."""
+        self._reader.clear()
+
     def next(self) -> Request | Reply | None:
         """Return the next request to execute, or a reply to write; None without a complete frame.
 

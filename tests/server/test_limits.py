@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -17,6 +19,7 @@ from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.server.raw_client import RawClient
+from tests.server.test_service import resident_kib
 from tests.waiting import until
 
 
@@ -126,6 +129,34 @@ def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:
         for each in clients:
             each.sock.close()
         until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_requests_of_an_ended_connection_hold_no_memory(cut_off: bool) -> None:
+    """The memory is free when the budget says so, whoever ended the connection; no garbage collection is needed."""
+    request = client_frame(pb.CLIENTACK, pb.ClientAck(destination="example", client_id="1001", batch_id=1))
+    ahead = request * ((8 << 20) // len(request))
+    limits = PortLimits(ahead_bytes=6 << 20 if cut_off else 64 << 20)
+    gc.collect()
+    gc.disable()
+    try:
+        with Served(limits=limits) as served:
+            load = served.service._shared.load
+            before = resident_kib()
+            for _ in range(12):
+                with RawClient(served) as client:
+                    client.subscribe()
+                    assert client.refusal() == (0, "")
+                    client.get(timeout=0)
+                    with suppress(OSError):  # a reset
+                        client.sock.sendall(ahead)
+                    if not cut_off:
+                        until(lambda: load.ahead_bytes > 7 << 20, what="requests that wait")
+                until(lambda: not load.connections and not load.ahead_bytes, what="an empty budget")
+            grown = resident_kib() - before
+    finally:
+        gc.enable()
+    assert grown < 24 << 10
 
 
 @pytest.mark.parametrize(("most", "filter_text", "reason"), [("stream_max", "", "streams"), ("", "(", "filter")])
