@@ -137,7 +137,8 @@ AHEAD_BYTES = _node(
     "canal.client.ahead.bytes",
     kinds.whole(65536, INT64),
     str(256 * 1024 * 1024),
-    "memory for requests that all clients together have sent ahead; a connection that goes beyond is closed",
+    "memory for requests that all clients together have sent ahead; beyond it, the account or address that holds most "
+    "loses the connection that holds most",
     "bytes",
 )
 REPLY_BYTES = _node(

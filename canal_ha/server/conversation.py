@@ -32,6 +32,7 @@ from canal_ha.errors import (
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
 from canal_ha.server.complaints import Complaints
@@ -62,6 +63,7 @@ class Shared:
     clock: Clock
     complaints: Complaints
     load: PortLoad
+    ahead: RequestsAhead
     unread: UnreadReplies
     audit: Audit
 
@@ -119,7 +121,7 @@ class Conversation:
         self._fetching = False  # which is what a GET waits for
         self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
         self._login: Timer | None = None  # until the client has logged in
-        self._ahead_bytes = 0  # that this connection adds to the load
+        self._ahead_bytes = 0  # as the budget knows it
         self._turn_began = 0.0
         self._in_turn = False
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
@@ -135,15 +137,10 @@ class Conversation:
         """Take bytes from the client. A client that breaks the protocol loses its connection."""
         if self._over:
             return
-        load = self._shared.load
         try:
             self._session.receive(data)
             self._weigh()
-            if load.ahead_bytes > load.limits.ahead_bytes:
-                most = load.limits.ahead_bytes
-                reason = f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)"
-                self._refused("ahead_bytes", reason)
-                self._cut_short(reason)
+            self._shared.ahead.keep_within()
         except RemoteProtocolError as error:
             self._cut_short(str(error))
         self._awaken()
@@ -166,6 +163,18 @@ class Conversation:
         if self._may_log():
             LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
         self._transport.abortConnection()
+
+    @property
+    def holder(self) -> str:
+        """The account, or the address without one, that answers for the memory that the connection takes."""
+        return self._visitor.account or origin_of(self._peer)
+
+    def sent_too_much(self) -> None:
+        """The node needs the memory of the requests that the client has sent ahead."""
+        most = self._shared.ahead.most_bytes
+        reason = f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)"
+        self._refused("ahead_bytes", reason)
+        self._cut_short(reason)
 
     def cut_off(self) -> None:
         """The client does not read its reply, and the node needs the memory."""
@@ -209,10 +218,11 @@ class Conversation:
         self._login = None
 
     def _weigh(self) -> None:
-        """Tell the load how much of what the client has sent is not read yet."""
+        """Tell the budget how much of what the client has sent is not read yet."""
         waiting = self._session.waiting_bytes
-        self._shared.load.ahead_bytes += waiting - self._ahead_bytes
-        self._ahead_bytes = waiting
+        if waiting != self._ahead_bytes:
+            self._ahead_bytes = waiting
+            self._shared.ahead.weigh(self, waiting)
 
     def _refused(self, reason: str, text: str) -> None:
         """Count a refusal that ends the connection, and write it down."""
@@ -262,7 +272,7 @@ class Conversation:
             sent = self._outbox.send(reply.pieces)
             if sent:
                 unread = self._shared.unread
-                unread.begin(self, self._visitor.account or origin_of(self._peer), reply.size_bytes)
+                unread.begin(self, self.holder, reply.size_bytes)
                 await sent
                 unread.end(self)
             self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)

@@ -31,7 +31,6 @@ class PortLoad:
     """What the connections of a port use of its limits."""
 
     limits: PortLimits
-    ahead_bytes: int = 0
     connections: int = 0
     _by_origin: Counter[str] = field(default_factory=Counter)
 

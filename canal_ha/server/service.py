@@ -18,6 +18,7 @@ from canal_ha.accounts.account import Accounts
 from canal_ha.errors import Busy, ConfigError
 from canal_ha.instance.status import ReaderStatus
 from canal_ha.model.clock import Clock
+from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Actor
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
@@ -87,9 +88,15 @@ class CanalService(ServerFactory):
         self._open: set[CanalConnection] = set()
         self._complaints = Complaints(reactor)
         load = PortLoad(limits or PortLimits())
-        unread = UnreadReplies(load.limits.reply_bytes)
         self._shared = Shared(
-            destinations, self.counters, reactor, self._complaints, load, unread, self._entrance.audit
+            destinations,
+            self.counters,
+            reactor,
+            self._complaints,
+            load,
+            RequestsAhead(load.limits.ahead_bytes),
+            UnreadReplies(load.limits.reply_bytes),
+            self._entrance.audit,
         )
         self._refused: set[RefusedConnection] = set()
         self._reactor = reactor

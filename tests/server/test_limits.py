@@ -6,7 +6,7 @@ import gc
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -104,31 +104,58 @@ def test_the_third_wrong_password_ends_the_connection() -> None:
         assert [client.refusal()[0] for _ in range(3)] == [400] * 3
         assert client.closed()
         assert served.service.counters.refusals["login_failed"] == 3
-        until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
+        until(lambda: served.service._shared.ahead.size_bytes == 0, what="an empty budget")
 
 
 def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:
-    """Each client keeps below its own limit. The one that fills the node's budget is cut off; the others go on."""
+    """Each client keeps below its own limit. When they fill the node's budget, the one with most is cut off."""
     request = client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1))
-    ahead = request * (100_000 // len(request))
     with Served(limits=PortLimits(ahead_bytes=250_000)) as served:
+        ahead = served.service._shared.ahead
         clients = [RawClient(served) for _ in range(3)]
-        for each in clients:
+        for each, size in zip(clients, (90_000, 100_000, 90_000), strict=True):
             each.subscribe()
             assert each.refusal() == (0, "")
-        for each in clients[:2]:
-            each.sock.sendall(ahead)
-        until(lambda: served.service._shared.load.ahead_bytes > 190_000, what="the bytes of two clients")
-        clients[2].sock.sendall(ahead)
-        assert clients[2].closed()
+            each.sock.sendall(request * (size // len(request)))
+            until(lambda: ahead.size_bytes > 80_000, what="the bytes of a client")
+        assert clients[1].closed()
         assert served.service.counters.refusals["ahead_bytes"] == 1
-        until(lambda: served.service._shared.load.ahead_bytes < 220_000, what="the budget of the lost client")
+        until(lambda: 170_000 < ahead.size_bytes < 190_000, what="the budget of the lost client")
         with RawClient(served, client_id=7) as another:
             another.subscribe()
             assert another.refusal() == (0, "")
         for each in clients:
             each.sock.close()
-        until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
+        until(lambda: ahead.size_bytes == 0, what="an empty budget")
+
+
+class Neighbour:
+    """The same server, as seen from another address."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        return socket.create_connection((LOOPBACK, self._port), 10, ("127.0.0.2", 0))
+
+
+def test_clients_that_fill_the_budget_of_requests_keep_nobody_out() -> None:
+    """Another address asks as before while connections hold all of the budget but a byte."""
+    request = client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1))
+    with Served(limits=PortLimits(ahead_bytes=100_000)) as served, ExitStack() as stack:
+        ahead = served.service._shared.ahead
+        greedy = stack.enter_context(RawClient(served))
+        greedy.subscribe()
+        assert greedy.refusal() == (0, "")
+        waiting = client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1, timeout=0))
+        greedy.sock.sendall(waiting + (request * 10_000)[:99_990])
+        until(lambda: ahead.size_bytes > 99_980, what="a budget that is almost used up")
+        with RawClient(Neighbour(served.port), client_id=7) as other:
+            other.subscribe()
+            assert other.refusal() == (0, "")
+            other.get(size=1)
+            assert other.fetched().batch_id == -1
 
 
 @pytest.mark.parametrize("cut_off", [True, False])
@@ -141,7 +168,7 @@ def test_requests_of_an_ended_connection_hold_no_memory(cut_off: bool) -> None:
     gc.disable()
     try:
         with Served(limits=limits) as served:
-            load = served.service._shared.load
+            shared = served.service._shared
             before = resident_kib()
             for _ in range(12):
                 with RawClient(served) as client:
@@ -151,8 +178,8 @@ def test_requests_of_an_ended_connection_hold_no_memory(cut_off: bool) -> None:
                     with suppress(OSError):  # a reset
                         client.sock.sendall(ahead)
                     if not cut_off:
-                        until(lambda: load.ahead_bytes > 7 << 20, what="requests that wait")
-                until(lambda: not load.connections and not load.ahead_bytes, what="an empty budget")
+                        until(lambda: shared.ahead.size_bytes > 7 << 20, what="requests that wait")
+                until(lambda: not shared.load.connections and not shared.ahead.size_bytes, what="an empty budget")
             grown = resident_kib() - before
     finally:
         gc.enable()
