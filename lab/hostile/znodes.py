@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
@@ -22,12 +24,14 @@ _DOCUMENTS = (
     b"x" * 900_000,
 )
 _NAMES = ("²", "٣", "-", "--1", "1e5", "99999999999", "cursor", "a" * 200, " 7", "0x10")
-CHILDREN = 5000
+CHILDREN = 5000  # that look like client ids
+READ_S = 0.001  # that each of them may add to a fail-over: the new owner reads two znodes of it
 
 
 def poison(assault: Assault) -> None:
     """Bad children, names that look like numbers, nested and long documents; then the owner stops."""
     written = 0
+    usual_s = _hand_over(assault.stage)
     with session(assault.stage.zookeeper.hosts) as zookeeper:
         for parent in (tree.destination(DESTINATION), tree.DESTINATIONS, tree.CLUSTER):
             for number, name in enumerate(_NAMES):
@@ -39,8 +43,9 @@ def poison(assault: Assault) -> None:
             written += _put(zookeeper, f"{client}/filter", document)
         for number in range(assault.times(CHILDREN)):
             written += _put(zookeeper, f"{tree.destination(DESTINATION)}/{5000 + number}", b"")
-    _hand_over(assault.stage)
-    assault.done = f"{written} znodes; then the owner stopped, and the other node claimed"
+    poisoned_s = _hand_over(assault.stage)
+    assault.usual_s = usual_s + READ_S * assault.times(CHILDREN)
+    assault.done = f"{written} znodes; a fail-over took {usual_s:.2f} s before and {poisoned_s:.2f} s after"
 
 
 def _put(zookeeper: KazooClient, path: str, data: bytes) -> int:
@@ -51,11 +56,14 @@ def _put(zookeeper: KazooClient, path: str, data: bytes) -> int:
     return 1
 
 
-def _hand_over(stage: Stage) -> None:
+def _hand_over(stage: Stage) -> float:
+    """Stop the owner, and start it again when the other node has claimed; return the victim's longest wait, s."""
     owner = stage.owner
+    began = time.monotonic()
     owner.stop()
-    stage.victim.worst_s(0.0)
+    waited_s = stage.victim.worst_s(began)
     owner.start()
+    return waited_s
 
 
 ATTACKS = (Attack("poison", "bad znodes, then a fail-over", poison, moves=True),)
