@@ -28,6 +28,8 @@ INSIDER, INSIDER_IDS = ("insider", "a password of its own"), range(2000, 3000)
 STRANGER = ("stranger", "another password")
 """An attacker with an account for another destination."""
 BOSS = ("boss", "the operator's password")
+MOST, MOST_OF_ADDRESS = 1000, 500
+"""Connections that a node and an address may have: few enough to be open together before the first is too late."""
 PATIENCE_S = 60.0
 
 
@@ -111,7 +113,11 @@ class Stage:
                 node = Node(
                     {name: follow(self.database) for name in (DESTINATION, ELSEWHERE)},
                     zk_servers=self.zookeeper.hosts,
-                    properties={"canal.accounts.file": "../conf/accounts.toml"},
+                    properties={
+                        "canal.accounts.file": "../conf/accounts.toml",
+                        "canal.client.connections.max": str(MOST),
+                        "canal.client.connections.address.max": str(MOST_OF_ADDRESS),
+                    },
                     name=f"node{number}",
                     login=BOSS,
                 )
