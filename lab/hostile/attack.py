@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from lab.hostile.stage import Stage, logs_kib
@@ -14,6 +14,7 @@ from lab.process import memory_mib
 NEXT_ROW_S = 2.0  # the victim's next row, during each attack
 GROWTH_MIB = 20.0  # of the node, by one attack
 LOGS_KIB, LOGS_KIB_PER_S = 256.0, 40.0  # that one attack may write: 50 lines a second in the log, and in the audit log
+LONGEST_S = 600.0  # of one attack
 SETTLE_S = 1.0  # at most, and no longer than the attack: until the node has freed what it held
 
 
@@ -26,8 +27,8 @@ class Assault:
     scale: part of the full number of repetitions, up to 1.0.
     seed: of what is random.
     slow: factor of all limits of time, for a loaded machine.
-    done: what was done, for the table.
     usual_s: how long the victim's next row takes because of what the attack does beside attacking.
+    done: what was done, for the table.
     broken: what must not have happened.
     """
 
@@ -36,13 +37,27 @@ class Assault:
     scale: float
     seed: int
     slow: float = 1.0
-    done: str = ""
     usual_s: float = 0.0
+    done: str = ""
     broken: list[str] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
 
     def times(self, count: int) -> int:
         """Return how often to do what a whole run does `count` times."""
         return max(1, round(count * self.scale))
+
+    def rounds(self, count: int) -> Iterator[int]:
+        """Yield the numbers of what a whole run does `count` times, until the attack's time is over."""
+        for number in range(self.times(count)):
+            if not self.goes_on():
+                return
+            yield number
+
+    def goes_on(self) -> bool:
+        """Return whether the attack has time left; note once that it did not get to its end."""
+        in_time = self.within(time.monotonic() - self._began, LONGEST_S)
+        self.expect(in_time, f"the attack was not over after {LONGEST_S * self.slow:.0f} s")
+        return in_time
 
     def within(self, took_s: float, limit_s: float) -> bool:
         """Return whether something took no longer than it may on this machine."""

@@ -99,7 +99,7 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
     chance = random.Random(f"{assault.seed}/{number}")
     whole = _whole(INSIDER_IDS[-1 - number])
     before = after = connections = 0
-    while before + after < share:
+    while before + after < share and assault.goes_on():
         with Peer(assault.target.port, source=f"127.0.0.{chance.randint(2, 250)}") as peer:
             connections += 1
             if before < share * BEFORE_LOGIN:
@@ -109,7 +109,7 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
             if peer.log_in(*INSIDER):
                 raise ConnectionError("the insider cannot log in")
             alive = True
-            while alive and before + after < share:
+            while alive and before + after < share and assault.goes_on():
                 read, alive = _burst(peer, whole, chance)
                 after += read
     return before, after, connections

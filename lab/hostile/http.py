@@ -50,7 +50,7 @@ def bodies(assault: Assault) -> None:
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
         "GET /",
     )
-    for _ in range(assault.times(4)):
+    for _ in assault.rounds(4):
         for port in _ports(assault.target):
             for beginning in beginnings:
                 sent = 0
@@ -69,7 +69,7 @@ def silence(assault: Assault) -> None:
     """Connections that send half a request, more than the ports take; the operator asks meanwhile."""
     with ExitStack() as stack:
         for port in _ports(assault.target):
-            for _ in range(assault.times(300)):
+            for _ in assault.rounds(300):
                 with contextlib.suppress(OSError):
                     stack.enter_context(_connect(port)).sendall(b"GET / HTTP/1.1\r\nHost: loc")
         began = time.monotonic()
@@ -86,7 +86,7 @@ def silence(assault: Assault) -> None:
 def strangers(assault: Assault) -> None:
     """Requests without a login, and with a wrong one."""
     statuses: set[str] = set()
-    for _ in range(assault.times(200)):
+    for _ in assault.rounds(200):
         for port, path in zip(_ports(assault.target), ("/metrics", "/api/v1/status"), strict=True):
             for login in ("", "Authorization: Basic Ym9zczpib3Nz\r\n", f"Authorization: Bearer {'0' * 64}\r\n"):
                 statuses.add(_status(port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{login}"))
@@ -99,7 +99,7 @@ def rebinding(assault: Assault) -> None:
     admin, login = assault.target.admin_port, f"Authorization: {_LOGIN}\r\n"
     switch = f"POST /api/v1/destinations/{DESTINATION}/source"
     statuses: set[str] = set()
-    for _ in range(assault.times(100)):
+    for _ in assault.rounds(100):
         for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "2130706433", ""):
             for line in ("GET /api/v1/status", switch):
                 statuses.add(_status(admin, f"{line} HTTP/1.1\r\nHost: {host}\r\n{login}Content-Length: 0\r\n"))

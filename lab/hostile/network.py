@@ -76,10 +76,10 @@ def _refuses(assault: Assault, source: str, text: str) -> bool:
 def guesses(assault: Assault) -> None:
     """Wrong passwords for the victim's account, on one connection after the other."""
     tried, judged, began = assault.times(3000), 0, time.monotonic()
-    while tried > 0:
+    while tried > 0 and assault.goes_on():
         with contextlib.suppress(OSError), Peer(assault.target.port) as peer:
             seed = peer.seed()
-            while tried > 0:
+            while tried > 0 and assault.goes_on():
                 tried -= 1
                 login = pb.ClientAuth(username=VICTIM[0], password=scramble.token(f"guess {tried}", seed))
                 error = peer.ask(pb.CLIENTAUTHENTICATION, login)

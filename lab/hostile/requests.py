@@ -16,6 +16,7 @@ from lab.hostile.peer import Peer
 from lab.hostile.stage import DESTINATION, ELSEWHERE, INSIDER, INSIDER_IDS, STRANGER, VICTIM_ID
 
 PAGE_KIB = 64.0  # that an attack may add to the metrics
+LONG_NAMES, SHORT_NAMES = 40, 3000
 AHEAD_MIB = 300.0  # canal.client.ahead.bytes, and what the allocator keeps
 ANSWER_S = 2.0
 _FILTERS = (
@@ -51,7 +52,7 @@ def _sub(client_id: int, filter_text: str = "", destination: str = DESTINATION) 
 def filters(assault: Assault) -> None:
     """Expressions that take exponential time, that are nested, long or invalid."""
     slowest = 0.0
-    for _ in range(assault.times(20)):
+    for _ in assault.rounds(20):
         for number, text in enumerate(_FILTERS):
             with _insider(assault) as peer:
                 began = time.monotonic()
@@ -70,8 +71,8 @@ def filters(assault: Assault) -> None:
 def names(assault: Assault) -> None:
     """Names of destinations that nobody configured, of up to 4 MiB and by the thousand."""
     before = len(scrape(assault.target)) / 1024
-    large, small = assault.times(40), assault.times(3000)
-    for number in range(large):
+    large, small = assault.times(LONG_NAMES), assault.times(SHORT_NAMES)
+    for number in assault.rounds(LONG_NAMES):
         with _insider(assault) as peer, contextlib.suppress(OSError):
             name = chr(97 + number % 26) * (4 << 20)
             peer.ask(pb.GET, pb.Get(destination=name, client_id="1001", fetch_size=1, timeout=-1))
@@ -91,7 +92,7 @@ def slots(assault: Assault) -> None:
     """Subscriptions and private reads that never fetch, as many as the node allows."""
     refused: dict[str, int] = {}
     with ExitStack() as stack:
-        for number in range(assault.times(200)):
+        for number in assault.rounds(200):
             peer = stack.enter_context(_insider(assault))
             try:
                 peer.ask(pb.SUBSCRIPTION, _sub(INSIDER_IDS[number]))
@@ -156,7 +157,7 @@ def theft(assault: Assault) -> None:
         (pb.DUMP, pb.Dump(journal="binlog.000001", position=4, **named)),
     )
     tried = 0
-    for _ in range(assault.times(100)):
+    for _ in assault.rounds(100):
         for login in (INSIDER, STRANGER):
             for kind, body in wanted:
                 with Peer(assault.target.port) as peer:

@@ -41,7 +41,7 @@ def poison(assault: Assault) -> None:
             written += _put(zookeeper, client, document)
             written += _put(zookeeper, f"{client}/cursor", document)
             written += _put(zookeeper, f"{client}/filter", document)
-        for number in range(assault.times(CHILDREN)):
+        for number in assault.rounds(CHILDREN):
             written += _put(zookeeper, f"{tree.destination(DESTINATION)}/{5000 + number}", b"")
     poisoned_s = _hand_over(assault.stage)
     assault.usual_s = usual_s + READ_S * assault.times(CHILDREN)
