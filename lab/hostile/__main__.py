@@ -14,7 +14,8 @@ from lab.hostile import frames, http, network, requests, znodes
 from lab.hostile.attack import HEADER, carry_out
 from lab.hostile.stage import Stage
 
-ATTACKS = (*requests.ATTACKS, *network.ATTACKS, *http.ATTACKS, *frames.ATTACKS, *znodes.ATTACKS)
+ATTACKS = (*frames.ATTACKS, *network.ATTACKS, *http.ATTACKS, *requests.ATTACKS, *znodes.ATTACKS)
+"""Requests sent ahead come late: memory that the allocator keeps after them would hide what another attack takes."""
 
 
 def main() -> int:

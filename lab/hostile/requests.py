@@ -14,10 +14,12 @@ from lab.hostile.attack import Assault, Attack
 from lab.hostile.http import scrape
 from lab.hostile.peer import Peer
 from lab.hostile.stage import DESTINATION, ELSEWHERE, INSIDER, INSIDER_IDS, STRANGER, VICTIM_ID
+from lab.process import memory_mib
 
-PAGE_KIB = 64.0  # that an attack may add to the metrics
 LONG_NAMES, SHORT_NAMES = 40, 3000
-AHEAD_MIB = 300.0  # canal.client.ahead.bytes, and what the allocator keeps
+PAGE_KIB = 64.0  # that an attack may add to the metrics
+AHEAD_MIB = 300.0  # canal.client.ahead.bytes, and what the allocator adds; it keeps them for the next requests
+HELD_MIB, ENDLESS_MIB = 30, 80  # sent on a connection, which may hold 32
 ANSWER_S = 2.0
 _FILTERS = (
     ".*" * 20 + "z",
@@ -78,7 +80,7 @@ def names(assault: Assault) -> None:
             peer.ask(pb.GET, pb.Get(destination=name, client_id="1001", fetch_size=1, timeout=-1))
     with contextlib.ExitStack() as stack:
         peer = stack.enter_context(_insider(assault))
-        for number in range(small):
+        for number in assault.rounds(SHORT_NAMES):
             try:
                 peer.ask(pb.GET, pb.Get(destination=f"made-up-{number}", client_id=str(number), timeout=-1))
             except ConnectionError:
@@ -110,39 +112,48 @@ def slots(assault: Assault) -> None:
 
 
 def ahead(assault: Assault) -> None:
-    """Requests sent ahead of a GET that waits for ever."""
-    block = b"".join(
-        client_frame(pb.CLIENTACK, pb.ClientAck(destination=DESTINATION, client_id="2900", batch_id=1))
-        for _ in range(1000)
-    )
-    sent = 0
+    """Requests sent ahead of a GET that waits for ever: on each second connection without end, else as many as it may.
+
+    The latter hold the node's budget while it is full.
+    """
+    ack = client_frame(pb.CLIENTACK, pb.ClientAck(destination=DESTINATION, client_id="2900", batch_id=1))
+    sent, before = 0, memory_mib(assault.target.pid)
     with ExitStack() as stack:
-        for number in range(assault.times(20)):
+        for number in assault.rounds(20):
             peer = stack.enter_context(_insider(assault))
             client_id = str(INSIDER_IDS[900 + number])
-            peer.sock.settimeout(2.0)
             with contextlib.suppress(OSError):
                 peer.ask(pb.SUBSCRIPTION, _sub(int(client_id)))
                 peer.send(pb.GET, pb.Get(destination=DESTINATION, client_id=client_id, fetch_size=10**6, timeout=0))
-                for _ in range(2000):
-                    peer.sock.sendall(block)
-                    sent += len(block)
-    assault.done = f"{assault.times(20)} connections sent {sent >> 20} MiB ahead of a GET"
+                sent += _send(assault, peer, 1000 * ack, ENDLESS_MIB if number % 2 else HELD_MIB)
+        held = memory_mib(assault.target.pid) - before
+    assault.expect(held < AHEAD_MIB, f"requests sent ahead took {held:.0f} MiB")
+    assault.done = f"{assault.times(20)} connections sent {sent >> 20} MiB ahead of a GET; the node held {held:.0f} MiB"
 
 
 def unread(assault: Assault) -> None:
     """Requests without end, whose replies nobody reads."""
     block = 1000 * client_frame(pb.UNSUBSCRIPTION, pb.Unsub(destination=ELSEWHERE, client_id="1"))
-    sent = 0
+    sent, before = 0, memory_mib(assault.target.pid)
     with ExitStack() as stack:
-        for _ in range(assault.times(20)):
-            peer = stack.enter_context(_insider(assault))
-            peer.sock.settimeout(2.0)
-            with contextlib.suppress(OSError):
-                for _ in range(2000):
-                    peer.sock.sendall(block)
-                    sent += len(block)
-    assault.done = f"{assault.times(20)} connections sent {sent >> 20} MiB, and read no reply"
+        for _ in assault.rounds(20):
+            sent += _send(assault, stack.enter_context(_insider(assault)), block, ENDLESS_MIB)
+        held = memory_mib(assault.target.pid) - before
+    assault.expect(held < AHEAD_MIB, f"requests sent ahead took {held:.0f} MiB")
+    assault.done = (
+        f"{assault.times(20)} connections sent {sent >> 20} MiB and read no reply; the node held {held:.0f} MiB"
+    )
+
+
+def _send(assault: Assault, peer: Peer, block: bytes, most_mib: int) -> int:
+    """Send a block again and again until the node ends the connection or takes no more; return the bytes sent."""
+    sent = 0
+    peer.sock.settimeout(2.0)
+    with contextlib.suppress(OSError):
+        while sent < most_mib << 20 and assault.goes_on():
+            peer.sock.sendall(block)
+            sent += len(block)
+    return sent
 
 
 def theft(assault: Assault) -> None:
@@ -177,7 +188,7 @@ ATTACKS = (
     Attack("filters", "filters that take for ever", filters),
     Attack("names", "made-up names", names),
     Attack("slots", "streams that nobody reads", slots),
+    Attack("theft", "the victim's rows and cursor", theft),
     Attack("ahead", "requests sent ahead", ahead, growth_mib=AHEAD_MIB),
     Attack("unread", "replies that nobody reads", unread, growth_mib=AHEAD_MIB),
-    Attack("theft", "the victim's rows and cursor", theft),
 )
