@@ -183,7 +183,7 @@ def test_requests_of_an_ended_connection_hold_no_memory(cut_off: bool) -> None:
             grown = resident_kib() - before
     finally:
         gc.enable()
-    assert grown < 24 << 10
+    assert grown < 16 << 10
 
 
 @pytest.mark.parametrize(("most", "filter_text", "reason"), [("stream_max", "", "streams"), ("", "(", "filter")])
