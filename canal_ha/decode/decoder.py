@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import canal_ha.decode.kernel.primitives as p
@@ -133,22 +133,6 @@ class Decoder:
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
-        self._handlers: dict[int, Callable[[bytes], Iterator[Output]]] = {
-            kinds.ROTATE: self._rotate,
-            kinds.FORMAT_DESCRIPTION: self._format,
-            kinds.HEARTBEAT: self._heartbeat,
-            kinds.HEARTBEAT_V2: self._heartbeat_v2,
-            kinds.TABLE_MAP: self._table_map,
-            kinds.QUERY: self._query,
-            kinds.QUERY_COMPRESSED: self._query_compressed,
-            kinds.INTVAR: self._intvar,
-            kinds.RAND: self._rand,
-            kinds.USER_VAR: self._user_var,
-            kinds.ROWS_QUERY: self._rows_query,
-            kinds.XA_PREPARE: self._xa_prepare,
-            kinds.PAYLOAD: self._payload,
-            kinds.TAGGED_GTID: self._tagged_gtid,
-        }
 
     @property
     def offset(self) -> int:
@@ -298,11 +282,11 @@ class Decoder:
         """Decode the event that the kernel left to this class."""
         work = self._stream
         kind = work.event_kind
-        handler = self._handlers.get(kind)
+        handler = _HANDLERS.get(kind)
         if work.holding and kind not in _NEVER_HELD:
             self._hold()
         elif handler is not None:
-            yield from handler(work.event_src[work.event_at : work.event_stop])
+            yield from handler(self, work.event_src[work.event_at : work.event_stop])
         elif kind in _COMPRESSED_ROWS:
             body = _decompressed_rows(work.event_src[work.event_at : work.event_stop], _COMPRESSED_ROWS[kind])
             work.rows_event(_COMPRESSED_ROWS[kind], body, 0, len(body))
@@ -666,6 +650,24 @@ class Decoder:
         self._stream.put_entry(
             made.kind, made.entry_type, made.names, made.event_type, made.store, made.with_gtid, made.shows
         )
+
+
+_HANDLERS: Mapping[int, Callable[[Decoder, bytes], Iterator[Output]]] = {
+    kinds.ROTATE: Decoder._rotate,
+    kinds.FORMAT_DESCRIPTION: Decoder._format,
+    kinds.HEARTBEAT: Decoder._heartbeat,
+    kinds.HEARTBEAT_V2: Decoder._heartbeat_v2,
+    kinds.TABLE_MAP: Decoder._table_map,
+    kinds.QUERY: Decoder._query,
+    kinds.QUERY_COMPRESSED: Decoder._query_compressed,
+    kinds.INTVAR: Decoder._intvar,
+    kinds.RAND: Decoder._rand,
+    kinds.USER_VAR: Decoder._user_var,
+    kinds.ROWS_QUERY: Decoder._rows_query,
+    kinds.XA_PREPARE: Decoder._xa_prepare,
+    kinds.PAYLOAD: Decoder._payload,
+    kinds.TAGGED_GTID: Decoder._tagged_gtid,
+}
 
 
 def _as_bytes(data: bytes | bytearray | memoryview) -> bytes:

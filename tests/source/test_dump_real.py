@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +48,24 @@ def insert(server: SqlServer, database: str, first: int, count: int) -> list[str
 def dump_threads(server: SqlServer) -> list[int]:
     """Return the connection ids of the dumps that the server serves."""
     return [int(row["Id"]) for row in server.query("SHOW PROCESSLIST") if "Binlog Dump" in str(row["Command"])]
+
+
+def test_a_dump_that_ended_leaves_no_memory_to_the_garbage_collection(source_server: SqlServer, database: str) -> None:
+    """The decoder and the memory of TLS go with the dump. A node collects garbage of longer life rarely."""
+    make_table(source_server, database)
+    gc.collect()
+    gc.disable()
+    try:
+        with Reading(source_server, database, newest(source_server)) as reading:
+            insert(source_server, database, 1, 1)
+            reading.wait_rows(1)
+            dump = reading.dump
+            contexts = filter(None, [each.ctx for each in dump._connections])
+            parts = [weakref.ref(part) for part in (dump._decoder, *contexts)]
+        assert len(parts) == 2
+        assert [type(part()).__name__ for part in parts if part()] == []
+    finally:
+        gc.enable()
 
 
 def test_rows_arrive(source_server: SqlServer, database: str) -> None:

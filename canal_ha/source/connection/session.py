@@ -48,10 +48,16 @@ class Interruptible(_Connection):
     """A connection whose blocked reader another thread can wake; the reader's thread closes it."""
 
     _sock: socket.socket | None
+    ctx: ssl.SSLContext | None
 
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, object]) -> ssl.SSLContext:
         """Return the given context; for PREFERRED, PyMySQL would load the system's authorities and not use them."""
         return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
+
+    def _force_close(self) -> None:
+        """Close it for good, and free what TLS holds: the library's events keep the connection until a collection."""
+        super()._force_close()  # type: ignore[misc] # missing in its stubs
+        self.ctx = None
 
     def interrupt(self) -> None:
         """Shut both directions down now, so that the reader sees the end of the stream."""
