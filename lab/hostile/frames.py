@@ -85,6 +85,7 @@ def frames(assault: Assault) -> None:
     share = max(1, assault.times(FRAMES) // SENDERS)
     with ThreadPoolExecutor(SENDERS) as pool:
         tallies = list(pool.map(lambda number: _send(assault, number, share), range(SENDERS)))
+    _unsubscribe(assault)
     before, after, connections = map(sum, zip(*tallies, strict=True))
     assault.done = f"{before} damaged frames before and {after} after a login, on {connections} connections"
 
@@ -113,6 +114,14 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
                 read, alive = _burst(peer, whole, chance)
                 after += read
     return before, after, connections
+
+
+def _unsubscribe(assault: Assault) -> None:
+    """End what damaged subscriptions began: a damaged filter can let the victim's rows into their rings."""
+    with Peer(assault.target.port) as peer:
+        peer.log_in(*INSIDER)
+        for client_id in INSIDER_IDS:
+            peer.ask(pb.UNSUBSCRIPTION, pb.Unsub(destination=DESTINATION, client_id=str(client_id)))
 
 
 def _burst(peer: Peer, whole: Whole, chance: random.Random) -> tuple[int, bool]:
