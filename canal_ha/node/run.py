@@ -77,7 +77,7 @@ def serve(config: CanalConfig) -> int:
     codes: list[int] = []
     gc.collect()
     gc.freeze()  # a collection that scans code and configuration would pause the node for 50 ms
-    gc.set_threshold(5_000, 10, 100)  # one that scans thousands of connections takes as long: it should be rare
+    gc.set_threshold(5_000, 10, 10)  # one that scans thousands of connections takes as long: it should be rare
 
     async def start() -> None:
         try:
