@@ -215,6 +215,10 @@ class ColumnExposed(CanalError):
     """A statement renames a protected column so that no rule protects it. The stream stops; an operator must decide."""
 
 
+class SnapshotRefused(CanalError):
+    """The existing rows of a table cannot be read as the binlog has them. The text names table and column."""
+
+
 class HistoryUnavailable(CanalError):
     """The store of a table history cannot be read or written; the history stays in memory and the write is retried."""
 
