@@ -121,7 +121,7 @@ class TableMap:
 def table_map_body(table_map: TableMap) -> bytes:
     """Return the event that `parse_table_map` parses, without header and checksum.
 
-    Of the optional fields it has those that every server sends: signs, and charsets from each_collation.
+    Of the optional fields it has signs, charsets from each_collation, and the primary key if it is known.
     """
     schema, name = table_map.schema.encode(), table_map.name.encode()
     count = len(table_map.types)
@@ -134,6 +134,7 @@ def table_map_body(table_map: TableMap) -> bytes:
     for kind, content in (
         (_SIGNEDNESS, bits.to_bytes((len(signs) + 7) // 8, "big")),
         (_COLUMN_CHARSET, b"".join(map(packed, table_map.each_collation))),
+        (_PRIMARY_KEY, b"".join(map(packed, table_map.primary_key or ()))),
     ):
         optional += bytes([kind]) + packed(len(content)) + content if content else b""
     return (

@@ -14,6 +14,7 @@ from canal_ha.decode.table_map import TableMap, with_collation
 from canal_ha.decode.type_codes import written
 from canal_ha.errors import SnapshotRefused, TableUnknown
 from canal_ha.model.table import Column, TableSchema
+from canal_ha.source.connection.flavor import Flavor
 
 # Texts without conversion, TIMESTAMP in UTC, CHAR without padding.
 SESSION = "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = ''"
@@ -33,19 +34,19 @@ class SnapshotTable:
 
     __slots__ = ("images", "key", "schema", "select_list", "table_map")
 
-    def __init__(self, schema: TableSchema, *, mariadb: bool, key: Sequence[str] = ()) -> None:
+    def __init__(self, schema: TableSchema, server: Flavor, key: Sequence[str] = ()) -> None:
         """Prepare for a table.
 
         schema: its columns, with type texts as SHOW CREATE TABLE prints them.
-        mariadb: the flavor of the server.
+        server: the server, as it is now.
         key: the columns of a key over NOT NULL columns, in its order; by default the primary key's in table order.
         Raises SnapshotRefused if the table has no key, or a column of a type that is unknown.
         """
         self.schema = schema
         self.key = _key(schema, key)
-        columns = [_EventColumn(schema, column, mariadb) for column in schema.columns]
+        columns = [_EventColumn(schema, column, server.mariadb) for column in schema.columns]
         self.select_list = ", ".join(column.expression for column in columns)
-        counted = with_collation(mariadb)
+        counted = with_collation(server.mariadb)
         self.table_map = TableMap(
             table_id=TABLE_ID,
             schema=schema.schema,
@@ -55,7 +56,8 @@ class SnapshotTable:
             nullable=tuple(column.nullable or column.hidden for column in schema.columns),
             unsigned=tuple(column.unsigned for column in columns),
             each_collation=tuple(column.collation for column in columns if column.real_type in counted),
-            mariadb=mariadb,
+            primary_key=_told_key(schema) if server.row_metadata == "FULL" else None,
+            mariadb=server.mariadb,
         )
         self.images = images.RowImages(
             kinds=bytes(column.kind for column in columns),
@@ -108,6 +110,14 @@ def _expression(column: Column, name: str, real_type: int) -> str:
     if name in ADDRESSES:
         return f"CAST({selected} AS BINARY({4 if name == 'inet4' else 16}))"
     return selected
+
+
+def _told_key(schema: TableSchema) -> tuple[int, ...] | None:
+    """Return the ordinals of the primary key as full metadata tells it, with the end of a version in MariaDB."""
+    key = [index for index, column in enumerate(schema.columns) if column.key]
+    if key and schema.columns[-1].versioning and len(schema.columns) - 1 not in key:
+        key.append(len(schema.columns) - 1)
+    return tuple(key) or None
 
 
 def _key(schema: TableSchema, names: Sequence[str]) -> tuple[str, ...]:
