@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pymysql.constants import COMMAND
+from pymysql.err import raise_mysql_exception
 
+_ERROR = 0xFF
 _EOF = 0xFE
 _EOF_BYTES = 9  # a packet that begins with 0xFE and has fewer is no row
 _FULL_PACKET = 0xFFFFFF
@@ -16,6 +18,7 @@ def raw_rows(connection: Any, statement: str) -> bytes:
 
     connection: of PyMySQL, with nothing to read.
     statement: a SELECT.
+    Raises MySQLError.
     """
     connection._execute_command(COMMAND.COM_QUERY, statement)
     columns = connection._read_packet().read_length_encoded_integer()
@@ -26,6 +29,8 @@ def raw_rows(connection: Any, statement: str) -> bytes:
         header = connection._rfile.read(4)
         size = int.from_bytes(header[:3], "little")
         content = connection._rfile.read(size)
+        if content[0] == _ERROR:
+            raise_mysql_exception(content)
         if content[0] == _EOF and size < _EOF_BYTES:
             return bytes(rows)
         rows += header + content

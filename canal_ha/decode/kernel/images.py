@@ -48,7 +48,7 @@ class RowImages:
         kinds: see kinds, and JSON for MySQL's JSON columns.
         sizes, precisions, decimals: see cells.Cell.
         stripped: 1 if the image omits zero bytes at the end of a value, as that of a BINARY column does.
-        documents: returns the binary form of a JSON text.
+        documents: returns the binary form of a JSON text, or raises ValueError.
         """
         self.kinds = kinds
         self.sizes = sizes
@@ -189,7 +189,10 @@ class RowImages:
         return kind == k.DOCUMENT and self._put_document(src, start, stop, out)
 
     def _put_document(self, src: bytes, start: int, stop: int, out: bytearray) -> bool:
-        document = self.documents(src[start:stop])
+        try:
+            document = self.documents(src[start:stop])
+        except ValueError:
+            return False
         p.put_little(out, len(document), 4)
         p.put(out, document)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import cast
 
 from canal_ha.decode.kernel.changes import entry_keys
 from canal_ha.decode.kernel.entries import Entries
@@ -13,17 +13,8 @@ from canal_ha.errors import SnapshotRefused
 from canal_ha.model.segment import EntryKind, Segment
 
 Key = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RowKeys:
-    """The keys of one row: texts of the key's columns, in its order. None stands for a side that the change lacks.
-
-    The two differ if an UPDATE changes the key.
-    """
-
-    before: Key | None
-    after: Key | None
+RowKeys = tuple[Key | None, Key | None]
+"""Texts of the key's columns, in its order, before and after a change; None for a side that the change lacks."""
 
 
 class TableKeys:
@@ -41,7 +32,9 @@ class TableKeys:
         self._images: dict[int, Images] = {}  # by kind of change
 
     def of(self, segment: Segment) -> Iterator[RowKeys]:
-        """Yield the keys of each row of the table, in order; nothing is parsed in a segment without the table.
+        """Yield the keys of each row of the table, in order: the n-th one of a chunk's segment is its row n.
+
+        Nothing is parsed in a segment without the table.
 
         Raises SnapshotRefused if an entry lacks a column of the key.
         """
@@ -65,17 +58,11 @@ class TableKeys:
             return
         images = self._images.setdefault(entry.event_type, Images({}))
         for before, after in entry_keys(entry, images, self._key):
-            if before and after:  # columns that an image lacks did not change
+            if None in after and before:  # columns that an image lacks did not change
                 after = tuple(new if new is not None else old for old, new in zip(before, after, strict=True))
-            yield RowKeys(self._whole(before), self._whole(after))
-
-    def _whole(self, texts: tuple[str | None, ...]) -> Key | None:
-        """Return the texts of a key; None for an image without columns."""
-        key = tuple(text for text in texts if text is not None)
-        if len(key) != len(texts):
-            lacking = self._key[texts.index(None)]
-            raise SnapshotRefused(
-                f"{self._table}: the binlog lacks column {lacking} of the key of a changed row (binlog_row_image): the"
-                " snapshot of this table cannot be joined to the stream. Run: SET GLOBAL binlog_row_image = FULL"
-            )
-        return key or None
+            if None in before or None in after:
+                raise SnapshotRefused(
+                    f"{self._table}: the binlog lacks a column of the key of a changed row (binlog_row_image), so its"
+                    " snapshot cannot be joined to the stream. Run: SET GLOBAL binlog_row_image = FULL"
+                )
+            yield cast(Key, before) or None, cast(Key, after) or None

@@ -76,7 +76,7 @@ class SnapshotTransactions:
         rows_head = header(kinds.WRITE_ROWS, 0) + self._rows_head
         try:
             count = self._table.images.events(rows, tuple(skip), rows_head, EVENT_BYTES, events)
-        except (Broken, ValueError) as error:
+        except Broken as error:
             schema = self._table.schema
             raise SnapshotRefused(
                 f"{schema.schema}.{schema.name}: the rows of a SELECT cannot be read: {error}"
@@ -84,41 +84,73 @@ class SnapshotTransactions:
         if not count:
             return None
         events += header(kinds.XID, 8) + bytes(8)
-        segments = [out for out in self._decoder_at(place).feed_file(events) if isinstance(out, Segment)]
-        if not any(EntryKind.ROWS in segment.kinds for segment in segments):
-            return None
-        return self._joined(segments, place)
+        made = _Joined(self._property)
+        for output in self._decoder_at(place).feed_file(events):
+            if isinstance(output, Segment):
+                made.add(output)
+        return made.segment(place)
 
-    def _joined(self, segments: list[Segment], place: LogPosition) -> Segment:
-        """Return one segment with the entries of these, and the property in the header of each INSERT."""
-        frames = bytearray()
-        sizes, ends = array("q"), array("q")
-        for segment in segments:
-            for index, kind in enumerate(segment.kinds):
-                entry = segment.entry(index)
-                if kind == EntryKind.ROWS:
-                    entry = _with_property(entry, self._property)
-                frames += b"\x12" + varint(len(entry)) + entry
-                sizes.append(len(entry))
-                ends.append(len(frames))
-        rows = array("i", [count for segment in segments for count in segment.row_counts])
-        timestamps = array("q", [time for segment in segments for time in segment.timestamps])
-        lengths = array("q", [length for segment in segments for length in segment.event_lengths])
+
+class _Joined:
+    """The entries of several segments, with a property in the header of each INSERT."""
+
+    def __init__(self, pair: bytes) -> None:
+        """pair: the property, as a field of Header."""
+        self._pair = pair
+        self._first: Segment | None = None
+        self._frames = bytearray()
+        self._ends, self._sizes, self._timestamps, self._lengths = (array("q") for _ in range(4))
+        self._rows = array("i")
+        self._kinds = bytearray()
+
+    def add(self, segment: Segment) -> None:
+        """Append the entries of a segment, and give its memory back."""
+        self._first = self._first or segment
+        frames, view = self._frames, memoryview(segment.frames)
+        for index, kind in enumerate(segment.kinds):
+            end, size = segment.ends[index], segment.entry_size(index)
+            start = end - size
+            if kind == EntryKind.ROWS:
+                header, at = _varint_at(view, start + 1)
+                props = next(begin for tag, begin in _fields(view, at, at + header) if tag == _PROPS_TAG)
+                head = bytes([_HEADER_TAG]) + varint(header + len(self._pair))
+                size += len(head) - (at - start) + len(self._pair)
+                frames += b"\x12" + varint(size) + head
+                frames += view[at:props]
+                frames += self._pair
+                frames += view[props:end]
+            else:
+                frames += b"\x12" + varint(size)
+                frames += view[start:end]
+            self._sizes.append(size)
+            self._ends.append(len(frames))
+        self._timestamps += segment.timestamps
+        self._lengths += segment.event_lengths
+        self._rows += segment.row_counts
+        self._kinds += segment.kinds
+        view.release()
+        segment.recycle()
+
+    def segment(self, place: LogPosition) -> Segment | None:
+        """Return the entries as those of one place; None if they have no rows."""
+        if self._first is None or EntryKind.ROWS not in self._kinds:
+            return None
+        count = len(self._ends)
         return replace(
-            segments[0],
-            frames=frames,
-            ends=ends,
-            offsets=array("q", [place.offset]) * len(ends),
-            subs=array("i", [place.sub_index]) * len(ends),
-            timestamps=timestamps,
-            event_lengths=lengths,
-            row_counts=rows,
-            kinds=b"".join(bytes(segment.kinds) for segment in segments),
+            self._first,
+            frames=self._frames,
+            ends=self._ends,
+            offsets=array("q", [place.offset]) * count,
+            subs=array("i", [place.sub_index]) * count,
+            timestamps=self._timestamps,
+            event_lengths=self._lengths,
+            row_counts=self._rows,
+            kinds=self._kinds,
             run_starts=array("q", [0]),
-            run_server_ids=segments[0].run_server_ids[:1],
-            run_gtids=segments[0].run_gtids[:1],
-            entry_ends=array("q", accumulate(sizes)),
-            row_ends=array("q", accumulate(rows)),
+            run_server_ids=self._first.run_server_ids[:1],
+            run_gtids=self._first.run_gtids[:1],
+            entry_ends=array("q", accumulate(self._sizes)),
+            row_ends=array("q", accumulate(self._rows)),
             cut=False,
             buffers=None,
         )
@@ -141,15 +173,7 @@ def _format_description(mariadb: bool) -> bytes:
     return struct.pack("<H50sIB", _FORMAT_VERSION, version, 0, _HEADER_BYTES) + fixed + bytes(5)
 
 
-def _with_property(entry: bytes, pair: bytes) -> bytes:
-    """Return a serialized Entry with one more of Header.props, before the others."""
-    size, start = _varint_at(entry, 1)
-    at = next(begin for tag, begin in _fields(entry, start, start + size) if tag == _PROPS_TAG)
-    head = bytes([_HEADER_TAG]) + varint(size + len(pair))
-    return head + entry[start:at] + pair + entry[at:]
-
-
-def _fields(message: bytes, at: int, stop: int) -> Iterator[tuple[int, int]]:
+def _fields(message: memoryview, at: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the tag and the start of each field of a message; its tags are of one byte, its fields numbers or bytes."""
     while at < stop:
         yield message[at], at
@@ -157,7 +181,7 @@ def _fields(message: bytes, at: int, stop: int) -> Iterator[tuple[int, int]]:
         at = behind + value if message[at] & 7 == 2 else behind
 
 
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
+def _varint_at(data: memoryview, at: int) -> tuple[int, int]:
     """Return a number, and where it ends."""
     value = shift = 0
     while True:
