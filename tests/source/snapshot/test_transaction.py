@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from canal_ha.config.model import DecodeOptions
@@ -99,6 +101,21 @@ def test_filters_and_protection_apply() -> None:
     assert b"secret" not in bytes(masked.frames)
     assert rows(masked)[0][0] == "1"
     assert transactions(DecodeOptions(filter_dml_insert=True)).segment(packets, PLACE) is None
+
+
+def test_entries_have_the_executed_set() -> None:
+    """In GTID mode every entry has the set that was executed before the place."""
+    executed = "cc9eb805-e57b-11f1-8162-02fc00000001:1-9"
+    table = SnapshotTable(TableSchema("s", "t", COLUMNS), SERVER)
+    options = DecodeOptions(gtid_on=True)
+    made = SnapshotTransactions(
+        table, "first", lambda place: decoder(AnyTable(*COLUMNS), options, position=place.offset, gtid_set=place.gtid)
+    )
+    segment = made.segment(packet(b"1", b"a"), replace(PLACE, gtid=executed))
+    assert segment is not None
+    assert segment.run_gtids == (executed,)
+    assert [entry.Entry.FromString(raw).header.gtid for raw in segment.entries()] == [executed] * 3
+    assert segment.position(2).gtid == executed
 
 
 @pytest.mark.parametrize(
