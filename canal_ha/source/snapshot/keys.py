@@ -35,7 +35,6 @@ class TableKeys:
         """Yield the keys of each row of the table, in order: the n-th one of a chunk's segment is its row n.
 
         Nothing is parsed in a segment without the table.
-
         Raises SnapshotRefused if an entry lacks a column of the key.
         """
         frames = segment.frames

@@ -63,7 +63,7 @@ class SnapshotTransactions:
         place: where the entries stand: every one has its journal, offset, sub_index, timestamp_ms and server_id.
         skip: numbers of rows to leave out; the first row is 0.
         Entries are some EVENT_BYTES large, as those of the binlog. The segment is not `cut`.
-        Raises SnapshotRefused if the rows are not of this table, TableUnknown, and what `decoder_at` raises.
+        Raises SnapshotRefused if the rows are not of this table, what `decoder_at` raises, and what a decoder raises.
         """
         header = _event_header(place)
         events = bytearray()

@@ -18,7 +18,7 @@ from canal_ha.source.snapshot.keys import TableKeys
 from canal_ha.source.snapshot.table import SnapshotTable
 from canal_ha.source.snapshot.transaction import EVENT_BYTES, PROPERTY, SnapshotTransactions
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
-from lab.dump import JOURNAL, AnyTable, Dump, decoder, segments
+from lab.dump import INTS, JOURNAL, AnyTable, Dump, decoder, segments
 from tests.decode.result_sets import packet
 
 COLUMNS = (Column("id", "int", key=True, nullable=False), Column("name", "longtext", charset="utf8mb4"))
@@ -171,6 +171,19 @@ def test_keys_of_the_stream() -> None:
     keys = TableKeys("s", "t", ("c0",))
     found = [key for segment in made for key in keys.of(segment)]
     assert found == [(None, ("1",)), (None, ("2",)), (("1",), ("7",)), (("7",), None)]
+
+
+def test_keys_of_minimal_images() -> None:
+    """An after image without a column of the key has its value from the before image."""
+    columns = (Column("c0", "int", key=True), Column("c1", "int", key=True), Column("c2", "int"))
+    dump = Dump().format().begin().table(columns=INTS * 3)
+    one, two, nine = (number.to_bytes(4, "little") for number in (1, 2, 9))
+    head = (1).to_bytes(6, "little") + b"\1\0\2\0\3"
+    dump.add(31, head + b"\xfb\xfc" + b"\xfc" + one + two + b"\xfe" + nine)  # c0, c1 before; c2 after
+    dump.add(31, head + b"\xfb\xfa" + b"\xfc" + one + two + b"\xfe" + nine).xid()  # c1 after
+    made = segments(decoder(AnyTable(*columns)).feed(bytes(dump.data)))
+    keys = TableKeys("s", "t", ("c0", "c1"))
+    assert [key for segment in made for key in keys.of(segment)] == [(("1", "2"),) * 2, (("1", "2"), ("1", "9"))]
 
 
 def test_a_key_that_the_binlog_lacks_is_refused() -> None:
