@@ -215,10 +215,6 @@ class ColumnExposed(CanalError):
     """A statement renames a protected column so that no rule protects it. The stream stops; an operator must decide."""
 
 
-class SnapshotRefused(CanalError):
-    """The existing rows of a table cannot be read as the binlog has them. The text names table and column."""
-
-
 class HistoryUnavailable(CanalError):
     """The store of a table history cannot be read or written; the history stays in memory and the write is retried."""
 
@@ -350,7 +346,7 @@ class SwitchRefused(CanalError):
 
 
 class SnapshotRefused(CanalError):
-    """A snapshot cannot be started or changed like this; nothing has changed."""
+    """A snapshot cannot be started, changed or read like this. The text says why, and what to do."""
 
 
 class FileBroken(CanalError):

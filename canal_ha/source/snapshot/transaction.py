@@ -18,12 +18,12 @@ from canal_ha.decode.plans import text_field
 from canal_ha.decode.table_map import table_map_body
 from canal_ha.decode.values import packed
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.entry import SNAPSHOT_PROP
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.snapshot.table import TABLE_ID, SnapshotTable
 
 EVENT_BYTES = 16384  # after which a rows event ends; a server ends them at 8 KiB
-PROPERTY = "canal.snapshot"  # the key in Header.props whose value is the snapshot's id
 
 _HEADER_BYTES = 19
 _FORMAT_VERSION = 4
@@ -46,7 +46,7 @@ class SnapshotTransactions:
         """
         self._table = table
         self._decoder_at = decoder_at
-        pair = text_field(0x0A, PROPERTY) + text_field(0x12, snapshot)
+        pair = text_field(0x0A, SNAPSHOT_PROP) + text_field(0x12, snapshot)
         self._property = bytes([_PROPS_TAG]) + varint(len(pair)) + pair
         width = len(table.table_map.types)
         columns = (1 << width) - 1

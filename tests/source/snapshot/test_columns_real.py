@@ -20,12 +20,13 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.definitions import columns_of
 from canal_ha.decode.history.history import History
+from canal_ha.model.entry import SNAPSHOT_PROP
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.flavor import flavor
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
-from canal_ha.source.snapshot.transaction import PROPERTY, SnapshotTransactions
+from canal_ha.source.snapshot.transaction import SnapshotTransactions
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
 from lab import MariaDB, MySQL, SqlServer
 from lab.golden import DIRECTORY
@@ -187,7 +188,7 @@ def check_shape(segment: Segment, place: LogPosition, count: int) -> None:
         assert (one.header.logfileName, one.header.logfileOffset) == (place.journal, place.offset)
         assert (one.header.executeTime, one.header.serverId) == (place.timestamp_ms, place.server_id)
         told = {pair.key: pair.value for pair in one.header.props}
-        assert (told.get(PROPERTY) == "snapshot") == (one.entryType == entry.ROWDATA)
+        assert (told.get(SNAPSHOT_PROP) == "snapshot") == (one.entryType == entry.ROWDATA)
 
 
 def _varint(value: int) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.entry import SNAPSHOT_PROP
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ColumnRules
 from canal_ha.model.segment import EntryKind, Segment
@@ -16,7 +17,7 @@ from canal_ha.model.table import Column, TableSchema
 from canal_ha.source.connection.flavor import flavor
 from canal_ha.source.snapshot.keys import TableKeys
 from canal_ha.source.snapshot.table import SnapshotTable
-from canal_ha.source.snapshot.transaction import EVENT_BYTES, PROPERTY, SnapshotTransactions
+from canal_ha.source.snapshot.transaction import EVENT_BYTES, SnapshotTransactions
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
 from lab.dump import INTS, JOURNAL, AnyTable, Dump, decoder, segments
 from tests.decode.result_sets import packet
@@ -64,7 +65,7 @@ def test_rows_are_one_transaction_at_one_place() -> None:
         assert one.SerializeToString() == raw
         assert (one.header.logfileName, one.header.logfileOffset) == (PLACE.journal, PLACE.offset)
         told = {pair.key: pair.value for pair in one.header.props}
-        assert told.get(PROPERTY) == ("first" if segment.kinds[index] == EntryKind.ROWS else None)
+        assert told.get(SNAPSHOT_PROP) == ("first" if segment.kinds[index] == EntryKind.ROWS else None)
         at = segment.position(index)
         assert (at.offset, at.sub_index, at.timestamp_ms, at.server_id) == (4711, 3, 1_700_000_000_000, 9)
 
