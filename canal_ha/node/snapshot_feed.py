@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.privacy import Protection, privacy_of
 from canal_ha.errors import CanalError
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.model.position import LogPosition
@@ -47,6 +50,7 @@ class SnapshotFeed:
             route,
             junction,
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
+            hides=_hidden(config, request),
             limits=limits,
             failing=failing,
             ended=lambda ended: request.snapshot_ended(ended.text),
@@ -94,3 +98,15 @@ class SnapshotFeed:
         """See Feed."""
         self._dump.stop()
         self._reader.stop()
+
+
+def _hidden(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], bool]:
+    """Return a function that tells whether the client does not see a column's values. It raises FilterInvalid."""
+    fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+    privacy = cache(lambda: privacy_of(config.decode, request.within.privacy))
+
+    def hides(schema: str, table: str, column: str) -> bool:
+        protection = privacy().columns_of(schema, table).get(column.lower(), Protection.NONE)
+        return protection >= Protection.MASK or not fields.keeps(schema, table, column)
+
+    return hides

@@ -33,7 +33,8 @@ def state(*tables: str, where: Mapping[str, str] | None = None) -> SnapshotState
 
 @dataclass
 class Copy:
-    """A copy of tables as a consumer keeps it: INSERT and UPDATE put a row in its place, DELETE removes it.
+    """A copy of tables as a consumer keeps it: INSERT and UPDATE put a row in its place, DELETE and
+    TRUNCATE remove rows.
 
     keys: the key's columns of each table, `schema.table`.
     version: the column that grows with every change of a row; "" if there is none.
@@ -59,6 +60,8 @@ class Copy:
             change = pb.RowChange.FromString(entry.storeValue)
             table = f"{entry.header.schemaName}.{entry.header.tableName}"
             if change.isDdl or change.sql:
+                if change.eventType == pb.TRUNCATE:
+                    self.rows = {place: row for place, row in self.rows.items() if place[0] != table}
                 self.statements.append(change.sql)
                 continue
             from_snapshot = any(pair.key == "canal.snapshot" for pair in entry.header.props)
@@ -189,7 +192,7 @@ class SnapshotStream:
 
     def failed(self, seconds: float = 30.0) -> SnapshotState:
         """Wait until the snapshot has ended with an error and return its state."""
-        until(lambda: self.ended, seconds=seconds, what=f"the failure of the snapshot; told: {self.told}")
+        until(lambda: bool(self.ended), seconds=seconds, what=f"the failure of the snapshot; told: {self.told}")
         found = SnapshotState.from_text(self.ended)
         assert found is not None
         assert found.phase is SnapshotPhase.FAILED

@@ -69,6 +69,7 @@ class SnapshotReader:
         junction: Junction,
         make_decoder: MakeDecoder,
         *,
+        hides: Callable[[str, str, str], bool],
         limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
         ended: Callable[[SnapshotState], None],
@@ -81,6 +82,7 @@ class SnapshotReader:
         route: says what to read; asked before each connection, because the server may change.
         junction: takes the chunks.
         make_decoder: returns a decoder with the stream's filters and options.
+        hides: whether the client does not see the values of a column, by schema, table and name.
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
         ended: called with the state when an error ends the snapshot.
@@ -91,6 +93,7 @@ class SnapshotReader:
         self._route = route
         self._junction = junction
         self._make_decoder = make_decoder
+        self._hides = hides
         self._limits = limits
         self._failing = failing
         self._ended = ended
@@ -168,18 +171,30 @@ class SnapshotReader:
         if source.way is Visibility.LOCKING_READ:
             limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
         place = self.state.table
-        target = source.target(*_names(self.state.tables[place]))
+        target = self._target(source)
         pace = Pace(limits, target.size_bytes // target.count if target.count else 0)
         while self.state.active and self.state.table == place:
             try:
                 self._read_chunk(source, target, pace)
             except TableChanged:
-                target = source.target(*_names(self.state.tables[place]))
+                target = self._target(source)
             except SelectTooLong as error:
                 if not pace.too_long():
                     raise SnapshotRefused(
                         f"{self.state.tables[place]}: the SELECT of one row takes longer than {limits.select_s:g} s"
                     ) from error
+
+    def _target(self, source: SnapshotSource) -> Target:
+        """Return the table that is being read, as it is now. Raises SnapshotRefused."""
+        schema, name = _names(self.state.tables[self.state.table])
+        target = source.target(schema, name)
+        for column in target.key.names:
+            if self._hides(schema, name, column):
+                raise SnapshotRefused(
+                    f"{schema}.{name}: the client does not see column {column} of the key (a filter of fields, or"
+                    " canal.instance.privacy), so its rows cannot be told apart: leave the table out"
+                )
+        return target
 
     def _read_chunk(self, source: SnapshotSource, target: Target, pace: Pace) -> None:
         """Read one chunk and put it into the stream. Raises TableChanged, SelectTooLong, and ends of the reader."""

@@ -13,6 +13,8 @@ def concerns(entry: bytes, *, schema: str, table: str) -> bool:
     """
     parsed = pb.Entry.FromString(entry)
     change = pb.RowChange.FromString(parsed.storeValue)
+    if not change.isDdl:
+        return False  # the statement behind changes of rows, which come as rows
     if not change.sql:
         return True  # hidden, because a protected column may be in it
     text = f"{parsed.header.schemaName}.{parsed.header.tableName} {change.sql}".lower()
