@@ -14,15 +14,12 @@ from functools import partial
 from random import Random
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.charsets import beyond_doubt
 from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.history.history import TableHistory
-from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.history.history import History, TableHistory
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
-from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.session import Interruptible
 from canal_ha.source.snapshot.junction import Junction, Watched
@@ -273,7 +270,7 @@ class _Chunk:
         self._keys = keys
         self._after = after
         self._source = source
-        history = _Fixed(target.table.schema)
+        history = History(lambda schema, table: target.definition).view(None)
         self._transactions = SnapshotTransactions(target.table, after.id, lambda at: make_decoder(source, at, history))
 
     def segment(self, at: LogPosition, skip: Sequence[int]) -> Segment | None:
@@ -296,26 +293,6 @@ class _Chunk:
         if segment is None:
             segment = marker(replace(at, sub_index=BEFORE), self._source)
         return _ending(segment, at, self._after)
-
-
-class _Fixed:
-    """A table history of one table as it is now."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        columns = tuple(replace(column, charset=beyond_doubt(column.charset)) for column in schema.columns)
-        self._schema = replace(schema, columns=columns)
-
-    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        """Return the columns."""
-        return self._schema
-
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
-        """Do nothing: the events hold no statements that change tables."""
-        return False
-
-    def charset(self, schema: str) -> str:
-        """Return nothing: the columns tell their charsets."""
-        return ""
 
 
 def _ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:

@@ -161,7 +161,7 @@ class SnapshotSource:
                 f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, or leave"
                 " the table out. A key on a part of a column, or on an expression, does not help"
             )
-        made = SnapshotTable(TableSchema(schema, name, columns), mariadb=self.server.mariadb, key=key.names)
+        made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names)
         count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
         return Target(made, key, definition, count, size)
 
