@@ -311,7 +311,7 @@ class Upstreams:
             snapshot,
             self._open_dump,
             route,
-            limits=self._snapshot_limits,
+            limits=self._snapshot_limits.within(self._config.buffer_size * self._config.buffer_mem_unit),
             failing=lambda error, retry_in_s: self._tell(
                 "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
             ),

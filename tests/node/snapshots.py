@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,9 +51,9 @@ class Copy:
     snapshot_rows: int = 0
     _seen: dict[Place, int] = field(default_factory=dict)
 
-    def take(self, segment: Segment) -> None:
-        """Apply the entries of a segment."""
-        for raw in segment.entries():
+    def take(self, entries: Iterable[bytes]) -> None:
+        """Apply serialized entries."""
+        for raw in entries:
             entry = pb.Entry.FromString(raw)
             if entry.entryType != pb.ROWDATA:
                 continue
@@ -170,7 +170,7 @@ class SnapshotStream:
         if self._closed:
             raise RingClosed("closed")
         if self.copy:
-            self.copy.take(segment)
+            self.copy.take(segment.entries())
         self.taken.append(segment)
 
     # ---- what has come

@@ -424,7 +424,7 @@ def test_every_cursor_of_a_chunk_loses_no_row_of_the_stream(source_server: SqlSe
             continue
         before = Copy(keys)
         for segment in first.taken[:at]:
-            before.take(segment)
+            before.take(segment.entries())
         seen = [int(key[0] or 0) for name, key in before.rows if name == other]
         rest = Copy(keys)
         paused = SnapshotState("s1", (table,), phase=SnapshotPhase.PAUSED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _MOST_GROWTH = 4.0  # from one chunk to the next, so that one lucky chunk does not decide
 _FIRST_ROWS = 1000
@@ -24,6 +24,10 @@ class SnapshotLimits:
     bytes_most: int = 4 << 20
     rows_per_s: int = 0
     select_s: float = 0.0
+
+    def within(self, ring_bytes: int) -> SnapshotLimits:
+        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it."""
+        return replace(self, bytes_most=max(1, min(self.bytes_most, ring_bytes // 4)))
 
 
 DEFAULT_LIMITS = SnapshotLimits()
