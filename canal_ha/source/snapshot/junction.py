@@ -41,7 +41,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Due:
     """A chunk that waits for the stream to pass the end of its window. See Junction.put."""
 
     end: Reached
@@ -64,7 +64,7 @@ class Junction:
         self._watched: Watched | None = None
         self._window: Window | None = None
         self._opened: Opened | None = None
-        self._chunk: _Chunk | None = None
+        self._chunk: _Due | None = None
         self._failure: Exception | None = None
         self._stopped = False
 
@@ -121,7 +121,7 @@ class Junction:
         with self._changed:
             window = self._window
             assert window is not None
-            self._chunk = _Chunk(end, make)
+            self._chunk = _Due(end, make)
             while self._chunk and window.valid and not self._stopped:
                 self._step()
                 if self._chunk:

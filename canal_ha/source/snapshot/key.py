@@ -75,7 +75,7 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class TableKey:
     """The key of a table. index: its name on the server; "" if no index serves the comparison."""
 
     columns: tuple[KeyColumn, ...]
@@ -121,7 +121,9 @@ class Key:
         return ", ".join(column.expression for column in self.columns)
 
 
-def key_of(columns: Sequence[Column], charsets: Mapping[str, str], indexes: Iterable[Mapping[str, Any]]) -> Key | None:
+def key_of(
+    columns: Sequence[Column], charsets: Mapping[str, str], indexes: Iterable[Mapping[str, Any]]
+) -> TableKey | None:
     """Return the key of a table; None if it has none.
 
     columns: of the table.
@@ -140,7 +142,7 @@ def key_of(columns: Sequence[Column], charsets: Mapping[str, str], indexes: Iter
         if len(whole) == len(parts):
             seen = parts[0].get("Visible", "YES") == "YES" and parts[0].get("Ignored", "NO") == "NO"
             usable = seen and not any(each.cast for each in whole)
-            return Key(whole, index if usable else "")
+            return TableKey(whole, index if usable else "")
     return None
 
 

@@ -27,7 +27,7 @@ from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, values_of
-from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, TableChanged, Target
+from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.transaction import SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Reached, Visibility
@@ -49,7 +49,7 @@ class SnapshotRoute:
     fetch: Fetch
 
 
-class _Stopped(Exception):
+class _ReaderStopped(Exception):
     """stop() was called."""
 
 
@@ -127,7 +127,7 @@ class SnapshotReader:
             try:
                 self._read()
                 continue
-            except (_Stopped, RingClosed):
+            except (_ReaderStopped, RingClosed):
                 return
             except CanalError as error:
                 failure = error
@@ -181,7 +181,7 @@ class SnapshotReader:
                         f"{self.state.tables[place]}: the SELECT of one row takes longer than {limits.select_s:g} s"
                     ) from error
 
-    def _target(self, source: SnapshotSource) -> Target:
+    def _target(self, source: SnapshotSource) -> SnapshotTarget:
         """Return the table that is being read, as it is now. Raises SnapshotRefused."""
         schema, name = _names(self.state.tables[self.state.table])
         target = source.target(schema, name)
@@ -193,7 +193,7 @@ class SnapshotReader:
                 )
         return target
 
-    def _read_chunk(self, source: SnapshotSource, target: Target, pace: Pace) -> None:
+    def _read_chunk(self, source: SnapshotSource, target: SnapshotTarget, pace: Pace) -> None:
         """Read one chunk and put it into the stream. Raises TableChanged, SelectTooLong, and ends of the reader."""
         began = time.monotonic()
         state = self.state
@@ -204,7 +204,7 @@ class SnapshotReader:
         watched = Watched(partial(_changed, keys), partial(concerns, schema=schema, table=name))
         opened = self._junction.open(watched)
         if opened is None:
-            raise _Stopped
+            raise _ReaderStopped
         window, reached = opened.window, opened.brought
         if reached.server not in ("", source.server.identity):
             raise SourceUnavailable(
@@ -224,7 +224,7 @@ class SnapshotReader:
             self.state = after
             self._pause(pace.pause_s(rows.count, time.monotonic() - began))
         elif self._stopping.is_set():
-            raise _Stopped
+            raise _ReaderStopped
         elif window.refused:
             raise window.refused
         elif window.altered:
@@ -244,14 +244,14 @@ class SnapshotReader:
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds) if seconds else self._stopping.is_set():
-            raise _Stopped
+            raise _ReaderStopped
 
     def _opened(self, connection: Interruptible) -> None:
         """Register a connection, which stop() then interrupts. Raises an exception of its own if stop() was called."""
         with self._opening:
             self._connections = [each for each in self._connections if each.open] + [connection]
         if self._stopping.is_set():
-            raise _Stopped
+            raise _ReaderStopped
 
 
 class _Chunk:
@@ -260,7 +260,7 @@ class _Chunk:
     def __init__(
         self,
         packets: bytes,
-        target: Target,
+        target: SnapshotTarget,
         keys: TableKeys,
         after: SnapshotState,
         source: Source,
@@ -300,7 +300,7 @@ def _ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:
     return replace(segment, chunk_end=replace(at, trail="", mark="", snapshot=after.text))
 
 
-def _after(state: SnapshotState, target: Target, rows: RawRows, *, finished: bool) -> SnapshotState:
+def _after(state: SnapshotState, target: SnapshotTarget, rows: RawRows, *, finished: bool) -> SnapshotState:
     """Return the state once these rows of a table are acknowledged. finished: they are its last ones."""
     state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows.count)
     if not finished:

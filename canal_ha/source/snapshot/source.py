@@ -18,7 +18,7 @@ from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
-from canal_ha.source.snapshot.key import Key, key_of
+from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
@@ -58,7 +58,7 @@ class SelectTooLong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SnapshotTarget:
     """One table as it is now.
 
     definition: what `definition` returns while the table stays as it is.
@@ -66,7 +66,7 @@ class Target:
     """
 
     table: SnapshotTable
-    key: Key
+    key: TableKey
     definition: str
     count: int
     size_bytes: int
@@ -145,7 +145,7 @@ class SnapshotSource:
 
     # ---- tables
 
-    def target(self, schema: str, name: str) -> Target:
+    def target(self, schema: str, name: str) -> SnapshotTarget:
         """Return a table as it is now. Raises SnapshotRefused if it is gone, or cannot be read in chunks."""
         definition = self.definition(schema, name)
         columns = columns_of(definition)
@@ -163,7 +163,7 @@ class SnapshotSource:
             )
         made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names)
         count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
-        return Target(made, key, definition, count, size)
+        return SnapshotTarget(made, key, definition, count, size)
 
     def estimate(self, schema: str, name: str) -> int:
         """Return how many rows the server believes a table to have."""
@@ -185,7 +185,7 @@ class SnapshotSource:
 
     def read(
         self,
-        target: Target,
+        target: SnapshotTarget,
         behind: Sequence[str],
         where: str,
         limit: int,
@@ -221,7 +221,7 @@ class SnapshotSource:
             raise TableChanged
         return Read(rows, end, seconds)
 
-    def _select(self, target: Target, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
+    def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
         schema, key = target.table.schema, target.key
         conditions = [f"({where}\n)"] if where else []  # the condition may end in a comment
