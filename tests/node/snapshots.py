@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canal_ha.config.model import DecodeOptions
+from canal_ha.config.model import DecodeOptions, SourceConfig
 from canal_ha.errors import CanalError, RingClosed
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.model.position import LogPosition
@@ -114,6 +114,7 @@ class SnapshotStream:
         limits: SnapshotLimits | None = None,
         options: DecodeOptions | None = None,
         before: Callable[[Segment], None] = lambda segment: None,
+        standby_port: int = 0,
         **config: Any,
     ) -> None:
         self.copy = copy
@@ -126,6 +127,8 @@ class SnapshotStream:
         self.blocked = threading.Event()
         self._closed = False
         self._before = before
+        if standby_port:
+            config["standby"] = SourceConfig("127.0.0.1", standby_port)
         settings = config_of(server, decode=options or DecodeOptions(), **config)
         self.upstreams = Upstreams(
             settings,

@@ -282,9 +282,9 @@ def test_keys_and_statements_count_while_a_window_is_open() -> None:
     stage.feed(110)
     opened = stage.junction.open(stage.watched())
     assert opened is not None
-    assert not opened.window.recorded
+    before = opened.window.recorded
     stage.feed(130)
-    assert opened.window.recorded
+    assert (before, opened.window.recorded) == (False, True)
     opened.window.read([("1",)])
     assert opened.window.left_out == [0]
     assert stage.junction.put(Reached(JOURNAL, 140, "s"), made)
