@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from canal_ha.config.model import DecodeOptions
+from canal_ha.config.model import DecodeOptions, WhenXa
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.source.connection.session import SourceSession
@@ -445,6 +445,26 @@ def test_a_full_ring_holds_the_snapshot_back(source_server: SqlServer, database:
         assert not stream.taken
         stream.room.set()
         stream.done()
+
+
+def test_a_prepared_transaction_is_waited_for(source_server: SqlServer, database: str) -> None:
+    """If rows are delivered at XA PREPARE, a chunk without them would bring older ones behind them."""
+    table = filled(source_server, database, 9)
+    copy = Copy({table: ("id",)})
+    stream = SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW, xa=WhenXa.PREPARE)
+    xid = f"'{database}'"
+    source_server.execute(
+        f"XA START {xid}", f"UPDATE {table} SET v = 'new' WHERE id = 5", f"XA END {xid}", f"XA PREPARE {xid}"
+    )
+    with stream:
+        until(lambda: len(stream.chunks()) == 1, what="the first chunk")
+        until(lambda: (table, ("5",)) in copy.rows, what="the prepared row")
+        time.sleep(0.3)
+        assert len(stream.chunks()) == 1
+        source_server.execute(f"XA COMMIT {xid}")
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert copy.rows[table, ("5",)]["v"] == "new"
 
 
 def test_a_large_row_ends_its_chunk(source_server: SqlServer, database: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pymysql
 from pymysql.constants import ER
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.history.definitions import columns_of, definition_of
 from canal_ha.errors import SnapshotRefused, SourceUnavailable
@@ -115,6 +115,7 @@ class SnapshotSource:
         self._fetch = fetch
         self._opening = opening
         self._select_s = select_s
+        self._locks = config.xa is WhenXa.PREPARE  # the stream brings rows before a SELECT can see them
         self._session = SourceSession(config, config.master, opening=opening)
         self.server: Flavor = examine(self._session)
         self._prepare()
@@ -204,7 +205,7 @@ class SnapshotSource:
         Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         schema, name = target.table.schema.schema, target.table.schema.name
-        locks = wait_visible(self._session, self.way, reached, pause)
+        locks = wait_visible(self._session, self.way, reached, pause) or self._locks
         began = time.monotonic()
         with self._translating(schema, name):
             rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
@@ -234,7 +235,8 @@ class SnapshotSource:
             sql += f" WHERE {' AND '.join(conditions)}"
         sql += f" ORDER BY {key.order} LIMIT {limit}"
         if locks:
-            sql += " FOR SHARE" if self.server.number >= (8, 0, 1) else " LOCK IN SHARE MODE"
+            newer = not self.server.mariadb and self.server.number >= (8, 0, 1)
+            sql += " FOR SHARE" if newer else " LOCK IN SHARE MODE"
         return sql
 
     @contextmanager
