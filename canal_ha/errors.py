@@ -346,7 +346,7 @@ class SwitchRefused(CanalError):
 
 
 class SnapshotRefused(CanalError):
-    """A snapshot cannot be started or changed like this; nothing has changed."""
+    """A snapshot cannot be started, changed or read like this. The text says why, and what to do."""
 
 
 class FileBroken(CanalError):

@@ -131,6 +131,11 @@ def charset_of(collation: int) -> str:
     return _NAMES.get(collation - _NOPAD if collation >= _NOPAD else collation, "")
 
 
+def collation_of(charset: str) -> int:
+    """Return a collation of a character set; 0 if the charset is unknown."""
+    return _COLLATIONS.get("utf8mb3" if charset == "utf8" else charset, (0,))[0]
+
+
 def longest_character(charset: str) -> int:
     """Return the bytes of a character set's longest character, which the size of a column counts for each."""
     return _LONGEST.get(charset, 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.decode import java_text, types
 from canal_ha.decode.charsets import label_codec
-from canal_ha.decode.values import packed_integer
+from canal_ha.decode.values import packed, packed_integer
 
 _NUMERIC = frozenset(
     {
@@ -64,6 +64,11 @@ _WITH_COLLATION_MARIADB = _BLOBS | {
 }
 
 
+def with_collation(mariadb: bool) -> frozenset[int]:
+    """Return the types of the columns that have a collation in an event. mariadb: the flavor of its server."""
+    return _WITH_COLLATION_MARIADB if mariadb else _WITH_COLLATION
+
+
 @dataclass(frozen=True, slots=True)
 class TableMap:
     """One parsed TABLE_MAP event.
@@ -100,7 +105,7 @@ class TableMap:
 
     def collations(self) -> tuple[int, ...]:
         """Return the collation id of each column; 0 where there is none or the event does not tell one."""
-        counted = _WITH_COLLATION_MARIADB if self.mariadb else _WITH_COLLATION
+        counted = with_collation(self.mariadb)
         texts = [index for index, code in enumerate(self.real_types) if code in counted]
         told = list(self.each_collation) or [self.default_collation] * len(texts)
         for place, collation in zip(self.other_collations[::2], self.other_collations[1::2], strict=False):
@@ -111,6 +116,46 @@ class TableMap:
             for index, collation in zip(texts, told, strict=True):
                 found[index] = collation
         return tuple(found)
+
+
+def table_map_body(table_map: TableMap) -> bytes:
+    """Return the event that `parse_table_map` parses, without header and checksum.
+
+    Of the optional fields it has signs, charsets from each_collation, and the primary key if it is known.
+    """
+    schema, name = table_map.schema.encode(), table_map.name.encode()
+    count = len(table_map.types)
+    metas = b"".join(map(_packed_meta, table_map.types, table_map.metas))
+    nullable = sum(1 << index for index, null in enumerate(table_map.nullable) if null)
+    unsigned = table_map.unsigned or (False,) * count
+    signs = [sign for code, sign in zip(table_map.real_types, unsigned, strict=True) if code in _NUMERIC]
+    bits = sum(1 << (len(signs) + 7) // 8 * 8 - 1 - bit for bit, sign in enumerate(signs) if sign)
+    optional = b""
+    for kind, content in (
+        (_SIGNEDNESS, bits.to_bytes((len(signs) + 7) // 8, "big")),
+        (_COLUMN_CHARSET, b"".join(map(packed, table_map.each_collation))),
+        (_PRIMARY_KEY, b"".join(map(packed, table_map.primary_key or ()))),
+    ):
+        optional += bytes([kind]) + packed(len(content)) + content if content else b""
+    return (
+        table_map.table_id.to_bytes(6, "little")
+        + b"\1\0"
+        + b"%c%b\0%c%b\0" % (len(schema), schema, len(name), name)
+        + packed(count)
+        + table_map.types
+        + packed(len(metas))
+        + metas
+        + nullable.to_bytes((count + 7) // 8, "little")
+        + optional
+    )
+
+
+def _packed_meta(code: int, meta: int) -> bytes:
+    if code in _ONE_BYTE_META:
+        return bytes([meta])
+    if code in _LITTLE_ENDIAN_META:
+        return meta.to_bytes(2, "little")
+    return meta.to_bytes(2, "big") if code in _RAW_META else b""
 
 
 class _Cursor:

@@ -63,6 +63,15 @@ _VARCHAR_CODES = (types.VARCHAR, types.VARCHAR_COMPRESSED)
 _TEXT = re.compile(r"\s*([a-z_][\w ]*?)\s*(?:\((.*)\))?\s*(?:unsigned|zerofill|signed|\s)*", re.IGNORECASE | re.DOTALL)
 _MEMBER = re.compile(r"'(?:[^']|'')*'|[^,]+", re.DOTALL)
 
+_OTHERS = {  # what a server writes for the types without arguments that change it
+    "float": (types.FLOAT, 4),
+    "double": (types.DOUBLE, 8),
+    "date": (types.DATE, 0),
+    "year": (types.YEAR, 0),
+    "json": (types.JSON, 4),
+    "vector": (types.VECTOR, 4),
+}
+
 Check = Callable[[list[str], int, int], bool]
 
 
@@ -73,11 +82,7 @@ def compatible(mysql_type: str, code: int, meta: int) -> bool | None:
     mysql_type: the declared type.
     code, meta: as in TableMap.
     """
-    found = _TEXT.fullmatch(mysql_type)
-    if not found:
-        return None
-    name = " ".join(found[1].lower().split())
-    arguments = [] if found[2] is None else [item.strip() for item in _MEMBER.findall(found[2])]
+    name, arguments = _declared(mysql_type)
     if code == types.STRING:
         code, meta = types.split_string(meta)
     elif code in (types.ENUM, types.SET):
@@ -86,6 +91,57 @@ def compatible(mysql_type: str, code: int, meta: int) -> bool | None:
         return code == _INTEGERS[name]
     check = _CHECKS.get(name)
     return None if check is None else check(arguments, code, meta)
+
+
+def _declared(mysql_type: str) -> tuple[str, list[str]]:
+    """Return a type's name in lower case, and what stands between its parentheses; the name is "" if there is none."""
+    found = _TEXT.fullmatch(mysql_type)
+    if not found:
+        return "", []
+    arguments = [] if found[2] is None else [item.strip() for item in _MEMBER.findall(found[2])]
+    return " ".join(found[1].lower().split()), arguments
+
+
+def written(mysql_type: str, character_bytes: int, *, mariadb: bool) -> tuple[int, int] | None:
+    """Return the code and the metadata, as in TableMap, that a server writes now for a column; None if unknown.
+
+    mysql_type: the type as SHOW CREATE TABLE prints it. A compressed column counts as one that is not.
+    character_bytes: of the longest character of its charset; 1 for other types than texts.
+    mariadb: the flavor of the server.
+    """
+    name, arguments = _declared(mysql_type)
+    if name in _INTEGERS:
+        return _INTEGERS[name], 0
+    if name in _CHARS or name == "binary":
+        return types.STRING, _string_meta(_number(arguments, 0, 1) * character_bytes)
+    if name in _VARCHARS or name in ("varbinary", "raw"):
+        return types.VARCHAR, _number(arguments, 0, 1) * character_bytes
+    if name in _BLOB_WIDTHS:
+        return types.BLOB, _BLOB_WIDTHS[name]
+    if name in _DECIMALS:
+        return types.NEWDECIMAL, (_number(arguments, 0, 10) or 10) << 8 | _number(arguments, 1, 0)
+    if name in _GEOMETRIES:
+        return types.GEOMETRY, 4
+    if name in _TEMPORAL:
+        return _TEMPORAL[name][0], _number(arguments, 0, 0)
+    if name in _ADDRESSES and mariadb:
+        return types.STRING, _string_meta(_ADDRESSES[name])
+    if name in ("enum", "set"):
+        size = (1 if len(arguments) < 256 else 2) if name == "enum" else (len(arguments) + 7) // 8
+        return types.STRING, (types.ENUM if name == "enum" else types.SET) << 8 | (size if size <= 4 else 8)
+    if name == "bit":
+        bits = _number(arguments, 0, 1)
+        return types.BIT, bits // 8 << 8 | bits % 8
+    if name == "vector" and mariadb:
+        return types.VARCHAR, 4 * _number(arguments, 0, 0)
+    if name == "json" and mariadb:
+        return types.BLOB, _BLOB_WIDTHS["longtext"]
+    return _OTHERS.get(name)
+
+
+def _string_meta(size: int) -> int:
+    """Return the metadata of a CHAR of `size` bytes: see types.split_string."""
+    return (types.STRING ^ (size & 0x300) >> 4) << 8 | size & 0xFF
 
 
 def _number(arguments: list[str], index: int, default: int) -> int:

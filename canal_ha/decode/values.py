@@ -124,6 +124,14 @@ def _packed_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
     return data[pos : pos + length], pos + length
 
 
+def packed(value: int) -> bytes:
+    """Encode MySQL's length-encoded integer."""
+    if value < 251:
+        return bytes([value])
+    size, first = (2, 252) if value < 1 << 16 else (3, 253) if value < 1 << 24 else (8, 254)
+    return bytes([first]) + value.to_bytes(size, "little")
+
+
 def packed_integer(data: bytes, pos: int, stop: int) -> tuple[int, int]:
     """Return MySQL's length-encoded integer at `pos`, and where it ends."""
     if pos >= stop:

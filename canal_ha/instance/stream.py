@@ -34,7 +34,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
-from canal_ha.model.snapshot import advanced, facts_of
+from canal_ha.model.snapshot import advanced, facts_of, failed
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
@@ -414,7 +414,7 @@ class Stream:
         """The client's snapshot cannot go on: keep its state with the cursor."""
         cursor = self._meta.cursor(self.client_id)
         if ring is self._ring and cursor is not None:
-            self._meta.move(self.client_id, replace(cursor, snapshot=advanced(cursor.snapshot, state)))
+            self._meta.move(self.client_id, replace(cursor, snapshot=failed(cursor.snapshot, state)))
             self._tell("snapshot.failed", client_id=self.client_id, state=state, alarm=True)
 
     def _data_arrived(self, ring: Ring) -> None:

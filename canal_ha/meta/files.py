@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -94,9 +93,10 @@ class FileBackend:
         if after.start is not None and after.start != before.start:
             with _writing(self._start_file):
                 _replace(self._start_file, after.start.to_json(with_type=False))
-        if replace(after, start=None) != replace(before, start=None):
+        text = meta_text(self._destination, after)  # equal cursors can differ in what is kept beside them
+        if text != meta_text(self._destination, before):
             with _writing(self._meta_file):
-                _replace(self._meta_file, meta_text(self._destination, after))
+                _replace(self._meta_file, text)
         if after.start is None and before.start is not None:
             with _writing(self._start_file):
                 self._start_file.unlink(missing_ok=True)

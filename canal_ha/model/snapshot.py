@@ -187,6 +187,20 @@ def advanced(stored: str, progress: str) -> str:
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
 
 
+def failed(stored: str, end: str) -> str:
+    """Return the stored text after an error has ended the snapshot; unchanged if it is of another one, or over.
+
+    end: the state at the error. Its progress does not count: the client has not acknowledged all of it.
+    """
+    try:
+        old, new = SnapshotState.from_text(stored), SnapshotState.from_text(end)
+    except ValueError:
+        return stored
+    if old is None or new is None or new.id != old.id or not old.active:
+        return stored
+    return old.ended(SnapshotPhase.FAILED, new.ended_ms, new.error).text
+
+
 def facts_of(stored: str) -> dict[str, Any] | None:
     """Return the fields of a stored state; None for "" and for a text that somebody damaged."""
     try:

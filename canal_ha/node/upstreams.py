@@ -23,8 +23,10 @@ from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.model.tell import Tell
 from canal_ha.node.origin import decoding, kept_parts, report
+from canal_ha.node.snapshot_feed import SnapshotFeed
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -38,6 +40,8 @@ from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.server.switch import Role
 from canal_ha.source.server.view import View
+from canal_ha.source.snapshot.pace import DEFAULT_LIMITS, SnapshotLimits
+from canal_ha.source.snapshot.reader import SnapshotRoute
 
 
 class Generation:
@@ -48,6 +52,7 @@ class Generation:
     server: which server answered there; "" before the first answer.
 
     newest: where its binlog ended when it was asked last; None before that.
+    tables: its definitions.
     """
 
     def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, server: str = "") -> None:
@@ -55,12 +60,12 @@ class Generation:
         self.server = server
         self.newest: LogPosition | None = None
         self.stop_signal = StopSignal()
-        self._tables = Tables(config, opening=self.stop_signal.opened)
+        self.tables = Tables(config, opening=self.stop_signal.opened)
         self.view = View(
             config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.stop_signal.opened
         )
         self.history = DestinationHistory(
-            config, self._tables.fetch, history_store(config, claim), tell, opening=self.stop_signal.opened
+            config, self.tables.fetch, history_store(config, claim), tell, opening=self.stop_signal.opened
         )
 
     @property
@@ -80,7 +85,7 @@ class Generation:
         self.stop_signal.end()
         self.view.close()
         self.history.close()
-        self._tables.close()
+        self.tables.close()
 
 
 class Upstreams:
@@ -89,12 +94,20 @@ class Upstreams:
     config: of the destination.
     tell: reports events.
     claim: of this node to the destination; None without ZooKeeper.
+    snapshot_limits: what snapshots may ask of the server.
 
     Calls may come from any thread, and block; `facts` does not.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None = None) -> None:
+    def __init__(
+        self,
+        config: InstanceConfig,
+        tell: Tell,
+        claim: HistoryClaim | None = None,
+        snapshot_limits: SnapshotLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._config = config
+        self._snapshot_limits = snapshot_limits
         self._tell = tell
         self._claim = claim
         self._role = Role.MASTER
@@ -277,7 +290,36 @@ class Upstreams:
     # ---- feeds
 
     def open_feed(self, request: FeedRequest) -> Feed:
-        """Return a dump of the server that is read now, not started. It follows every switch."""
+        """Return a dump of the server that is read now, not started, with the snapshot of the client. It follows every
+        switch.
+        """
+        try:
+            snapshot = SnapshotState.from_text(request.start.snapshot)
+        except ValueError as error:
+            self._tell("snapshot.unreadable", client_id=request.client_id, error=str(error), alarm=True)
+            snapshot = None
+        if request.read or snapshot is None or not snapshot.active:
+            return self._open_dump(request)
+
+        def route() -> SnapshotRoute:
+            now = self._now
+            return SnapshotRoute(now.config, now.tables.fetch)
+
+        return SnapshotFeed(
+            self._config,
+            request,
+            snapshot,
+            self._open_dump,
+            route,
+            limits=self._snapshot_limits.within(self._config.buffer_size * self._config.buffer_mem_unit),
+            failing=lambda error, retry_in_s: self._tell(
+                "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
+            ),
+        )
+
+    # ---- inside
+
+    def _open_dump(self, request: FeedRequest) -> Dump:
         config = self._config
         decode = decoding(config, request)
 
@@ -311,8 +353,6 @@ class Upstreams:
         with self._dumps_lock:
             self._dumps.add(dump)
         return dump
-
-    # ---- inside
 
     def _met(self, now: Generation, server: str) -> bool:
         """This server answered a dump. Return False if the generation of the dump is not one of this server."""

@@ -1,6 +1,7 @@
 """Damaged dumps for this process's kernel: each must give entries or one of our errors, and nothing else.
 
-With each dump comes a damaged JSON document, which must give a text or one of our errors.
+With each dump come a damaged JSON document, and damaged rows of a SELECT: they must give a text, and events, or one of
+our errors.
 
 deploy/fuzz.sh runs this module as a program, with the compiled kernel under AddressSanitizer. The generated dumps have
 no checksums, so that the kernel reads the damaged bytes. The seed and its number determine each input. Arguments: seed,
@@ -23,7 +24,7 @@ from canal_ha.decode.plans import Columns
 from canal_ha.errors import MalformedEvent, TableUnknown
 from lab.dump import AnyTable, decoder
 from tests.compat import mutations
-from tests.decode import documents
+from tests.decode import documents, result_sets
 from tests.decode.vectors import generated, with_gtids
 
 FROM_ONE_DUMP = 50  # inputs; making a dump takes longer than reading it
@@ -80,6 +81,9 @@ def run(seed: int, first: int, count: int) -> None:
         try:
             with suppress(Broken):
                 document_text(damaged(chance, documents.drawn(chance)))
+            with suppress(Broken):
+                rows, writer = result_sets.drawn(chance)
+                writer.events(damaged(chance, rows), (), bytes(19), 100, bytearray())
             if number % RECORDED == 0:
                 case = mutations.draw_case(chance)
                 made = mutations.mutate(chance, case)

@@ -32,7 +32,7 @@ from lab import golden
 from lab.column_kinds import KINDS, random_decimal, squeezed
 from lab.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
 from tests.compat import mutations
-from tests.decode import documents
+from tests.decode import documents, result_sets
 
 ROWS_PER_EVENT = 8
 DECIMALS = [
@@ -191,6 +191,28 @@ def generated_lines(seed: int, count: int) -> Iterator[str]:
         yield f"generated {index} " + digest(output for part in (data[:at], data[at:]) for output in work.feed(part))
 
 
+# ---- rows of SELECTs
+
+
+def image_lines(seed: int, count: int) -> Iterator[str]:
+    """Yield what becomes of rows of a SELECT, of which every other one is damaged."""
+    for index in range(count):
+        chance = random.Random(f"{seed} {index}")
+        rows, writer = result_sets.drawn(chance)
+        raw = bytearray(rows)
+        for _ in range(index % 2 * chance.choice((1, 2, 4))):
+            raw[chance.randrange(len(raw))] = chance.choice((0, 0x2D, 0x30, 251, 252, 255, chance.randrange(256)))
+        out = bytearray()
+        skip = [number for number in range(3) if chance.random() < 0.1]
+        try:
+            made = str(writer.events(bytes(raw), skip, bytes(19), chance.choice((1, 100, 10000)), out))
+        except Broken as error:
+            made = f"Broken: {error}"
+        else:
+            made += f" {sha256(out).hexdigest()}"
+        yield f"images {index} {made}"
+
+
 # ---- JSON
 
 
@@ -233,7 +255,14 @@ def main() -> None:
     seed, generate, damage = map(int, sys.argv[1:])
     print(kernel.BUILD)
     damaged = damaged_lines(seed, damage)
-    for lines in (recorded_lines(), generated_lines(seed, generate), document_lines(seed, 10 * generate), damaged):
+    written = image_lines(seed, 10 * generate)
+    for lines in (
+        recorded_lines(),
+        generated_lines(seed, generate),
+        document_lines(seed, 10 * generate),
+        damaged,
+        written,
+    ):
         for line in lines:
             print(line)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +70,14 @@ async def written(directory: Path, *writes: tuple[Change, ...]) -> FileBackend:
     for changes in writes:
         await files.write(changes)
     return files
+
+
+def test_what_a_cursor_keeps_beside_it_is_written_at_the_same_position(tmp_path: Path) -> None:
+    """A mark or the progress of a snapshot was lost by a crash, because positions that are equal wrote nothing."""
+    for kept in (replace(CURSOR, mark="m"), replace(CURSOR, mark="m", snapshot='{"id":"s1"}')):
+        run(written(tmp_path, FIRST, (CursorMoved(1001, kept),)))
+        found = loaded(tmp_path).cursors[1001]
+        assert (found.mark, found.snapshot) == (kept.mark, kept.snapshot)
 
 
 def test_text(tmp_path: Path) -> None:

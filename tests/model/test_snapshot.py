@@ -16,6 +16,7 @@ from canal_ha.model.snapshot import (
     SnapshotState,
     advanced,
     changed,
+    failed,
 )
 
 BEGUN = SnapshotState("a1", ("shop.orders", "shop.größe"), {"shop.orders": "id < 'x'"}, began_ms=5)
@@ -53,6 +54,18 @@ def test_progress_moves_forward_only() -> None:
     assert advanced("", three.text) == ""
     assert advanced(three.text, "") == three.text
     assert advanced(three.text, "{") == three.text
+
+
+def test_an_error_keeps_what_is_acknowledged() -> None:
+    """A snapshot that is resumed after an error must not skip the chunks that the client has not acknowledged."""
+    stored, ahead = replace(BEGUN, chunks=2, key=("id=2",)), replace(BEGUN, chunks=9, key=("id=9",))
+    end = ahead.ended(SnapshotPhase.FAILED, 77, "no table")
+    assert failed(stored.text, end.text) == stored.ended(SnapshotPhase.FAILED, 77, "no table").text
+    cancelled = stored.ended(SnapshotPhase.CANCELLED, 70)
+    assert failed(cancelled.text, end.text) == cancelled.text
+    assert failed(replace(stored, id="b").text, end.text) == replace(stored, id="b").text
+    assert failed("", end.text) == ""
+    assert failed("{", end.text) == "{"
 
 
 def test_an_ack_ends_no_pause() -> None:

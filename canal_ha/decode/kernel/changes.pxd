@@ -91,3 +91,8 @@ cdef class MapRows:
 cpdef list entry_rows(e.Entries entry, ly.Images images, object convert)
 @cython.locals(columns=list, values=dict, column=ly.ColumnLayout, start=Py_ssize_t, sql_type=int)
 cdef dict _values(bytes src, ly.Layout layout, object convert)
+@cython.locals(src=bytes, found=list, row=Py_ssize_t)
+cpdef list entry_keys(e.Entries entry, ly.Images images, tuple names)
+@cython.locals(known=dict)
+cdef tuple _texts(bytes src, ly.Layout layout, tuple names)
+cdef object _text(bytes src, ly.ColumnLayout column)

@@ -448,6 +448,35 @@ def entry_rows(
     return found
 
 
+def entry_keys(
+    entry: e.Entries, images: ly.Images, names: tuple[str, ...]
+) -> list[tuple[tuple[str | None, ...], tuple[str | None, ...]]]:
+    """Return the texts of these columns before and after every row of an entry.
+
+    entry, images: see entry_rows.
+    names: of the columns. A text is None if the side has no such column, or NULL in it; () stands for a side without
+        columns.
+    Raises Broken.
+    """
+    src = entry.src
+    found = []
+    for row in range(p.length(entry.rows) >> 1):
+        images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+        found.append((_texts(src, images.before, names), _texts(src, images.after, names)))
+    return found
+
+
+def _texts(src: bytes, layout: ly.Layout, names: tuple[str, ...]) -> tuple[str | None, ...]:
+    if layout.plan is None:
+        known = {column.name: column for column in layout.columns}
+        layout.plan = [known.get(name) for name in names] if known else []
+    return tuple([_text(src, column) for column in layout.plan])
+
+
+def _text(src: bytes, column: ly.ColumnLayout | None) -> str | None:
+    return None if column is None or column.start == k.NULL else t.as_text(src, column.start, column.stop)
+
+
 def _values(src: bytes, layout: ly.Layout, convert: Convert) -> dict[str, object] | None:
     columns = layout.columns
     if not columns:

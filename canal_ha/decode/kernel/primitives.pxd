@@ -352,6 +352,26 @@ cdef inline int put_digits(bytearray out, int64_t value) except -1 nogil:
     kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
     return 0
 
+cdef inline uint64_t whole(uint64_t high, uint64_t low, bint negative) noexcept nogil:
+    cdef uint64_t value = high * 1000000000000000000ULL + low
+    return -value if negative else value
+
+cdef inline int put_little(bytearray out, uint64_t value, Py_ssize_t size) except -1 nogil:
+    cdef byte *b = <byte *>kernel_extend(out, size)
+    cdef Py_ssize_t index
+    for index in range(size):
+        b[index] = <byte>value
+        value >>= 8
+    return 0
+
+cdef inline int put_big(bytearray out, uint64_t value, Py_ssize_t size) except -1 nogil:
+    cdef byte *b = <byte *>kernel_extend(out, size)
+    while size:
+        size -= 1
+        b[size] = <byte>value
+        value >>= 8
+    return 0
+
 cdef inline int put_padded(bytearray out, uint64_t value, int width) except -1 nogil:
     cdef char[24] b
     cdef char *at = kernel_digits(b + 24, value)

@@ -378,6 +378,22 @@ def put_unsigned(out: bytearray, value: int) -> None:
     out += b"%d" % value
 
 
+def whole(high: int, low: int, negative: bool) -> int:
+    """Return the last 64 bits of high * 10**18 + low, in two's complement; high: at most 18."""
+    value = high * 10**18 + low
+    return (-value if negative else value) & 0xFFFFFFFFFFFFFFFF
+
+
+def put_little(out: bytearray, value: int, size: int) -> None:
+    """Append the last 1 to 8 bytes of an unsigned number, little-endian."""
+    out += (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+
+def put_big(out: bytearray, value: int, size: int) -> None:
+    """Append the last 0 to 8 bytes of an unsigned number, big-endian."""
+    out += (value & (1 << 8 * size) - 1).to_bytes(size, "big")
+
+
 def put_padded(out: bytearray, value: int, width: int) -> None:
     """Append the decimal digits of an unsigned number, with zeros before them up to `width`, at most 20."""
     out += b"%0*d" % (width, value)

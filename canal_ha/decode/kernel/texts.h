@@ -9,6 +9,7 @@
 #include <Python.h>
 #include <float.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 0
@@ -132,6 +133,19 @@ static inline int kernel_short_double(const unsigned char *at, Py_ssize_t size, 
     if (negative)
         *value = -*value;
     return 1;
+}
+
+/* Read any number of digits, a sign, a point and an exponent. Return 0 for a text that is longer than a server writes,
+   is no number, or does not read as one in the locale of the process. */
+static inline int kernel_long_double(const unsigned char *at, Py_ssize_t size, double *value)
+{
+    char text[64], *end;
+    if (size >= (Py_ssize_t)sizeof text)
+        return 0;
+    memcpy(text, at, size);
+    text[size] = 0;
+    *value = strtod(text, &end);
+    return end == text + size;
 }
 
 /* Return the number of exactly `count` digits, or -1. */

@@ -1,16 +1,15 @@
 # The functions of texts.py in C, with the same names and results. Positions are not checked, as in primitives.pxd.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.math cimport isinf
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cdef extern from "primitives.h":
-    char *kernel_extend(bytearray out, Py_ssize_t size) except NULL
+    char *kernel_extend(bytearray out, Py_ssize_t size) except NULL nogil
     void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
-    void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept
+    void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept nogil
     bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
 
 cdef extern from "texts.h":
@@ -18,12 +17,14 @@ cdef extern from "texts.h":
     int kernel_decimal(
         const unsigned char *at, Py_ssize_t size, int precision, int scale, unsigned char *to
     ) noexcept
-    int kernel_short_double(const unsigned char *at, Py_ssize_t size, double *value) noexcept
+    int kernel_short_double(const unsigned char *at, Py_ssize_t size, double *value) noexcept nogil
+    int kernel_long_double(const unsigned char *at, Py_ssize_t size, double *value) noexcept nogil
     int kernel_day(const unsigned char *at, int64_t *days) noexcept
     int kernel_instant(const unsigned char *at, Py_ssize_t size, int64_t *value) noexcept
     Py_ssize_t kernel_narrow(unsigned char *to, const unsigned char *at, Py_ssize_t size) noexcept
 
 cdef extern from "Python.h":
+    char *PyBytes_AS_STRING(bytes data) noexcept nogil
     double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
 
 ctypedef unsigned char byte
@@ -31,7 +32,7 @@ ctypedef unsigned char byte
 cdef enum:
     NOTHING = 2
 
-cdef inline const byte *_at(bytes src, Py_ssize_t at) noexcept:
+cdef inline const byte *_at(bytes src, Py_ssize_t at) noexcept nogil:
     return <const byte *>PyBytes_AS_STRING(src) + at
 
 # ---- numbers of protobuf
@@ -44,7 +45,7 @@ cdef inline int64_t int32(uint64_t value) noexcept:
 
 # ---- fixed sizes: this machine has Arrow's byte order
 
-cdef inline int _put(bytearray out, const void *value, Py_ssize_t size) except -1:
+cdef inline int _put(bytearray out, const void *value, Py_ssize_t size) except -1 nogil:
     memcpy(kernel_extend(out, size), value, size)
     return 0
 
@@ -98,7 +99,7 @@ cdef inline int put_decimal(
     _put(out, b, 16)
     return True
 
-cdef inline bint _number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *value) except -1:
+cdef inline int _number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *value) except -1 nogil:
     """A finite number of digits, a sign, a point and an exponent."""
     cdef const byte *b = _at(src, 0)
     cdef Py_ssize_t index
@@ -109,20 +110,25 @@ cdef inline bint _number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *v
     for index in range(start, stop):
         if not (48 <= b[index] <= 57 or b[index] in (43, 45, 46, 69, 101)):
             return False
+    if not kernel_long_double(b + start, stop - start, value) and not _any_number(src, start, stop, value):
+        return False
+    return not isinf(value[0])
+
+cdef inline int _any_number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *value) except -1 with gil:
     try:
         value[0] = PyOS_string_to_double(src[start:stop], NULL, NULL)
     except ValueError:
         return False
-    return not isinf(value[0])
+    return True
 
-cdef inline int put_double(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+cdef inline int put_double(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     cdef double value
     if not _number(src, start, stop, &value):
         return False
     _put(out, &value, 8)
     return True
 
-cdef inline int put_single(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+cdef inline int put_single(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     cdef double value
     cdef float narrow
     if not _number(src, start, stop, &value):

@@ -1,0 +1,112 @@
+"""SnapshotFeed: a dump, and beside it the thread that puts the existing rows of some tables into the same stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.privacy import Protection, privacy_of
+from canal_ha.errors import CanalError
+from canal_ha.instance.feed import Feed, FeedRequest, Move
+from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotState
+from canal_ha.node.origin import decoding
+from canal_ha.source.snapshot.junction import Junction
+from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
+
+
+class SnapshotFeed:
+    """See the module. Implements instance.Feed; its figures are those of the dump."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        request: FeedRequest,
+        state: SnapshotState,
+        open_dump: Callable[[FeedRequest], Feed],
+        route: Callable[[], SnapshotRoute],
+        *,
+        limits: SnapshotLimits,
+        failing: Callable[[CanalError, float], None],
+    ) -> None:
+        """Make a feed that waits for `start`.
+
+        config: of the destination.
+        request: of the stream.
+        state: of its snapshot, as the cursor has it.
+        open_dump: opens the dump.
+        route: says which server the snapshot reads.
+        limits: what it may ask of the server.
+        failing: called with an error of the snapshot's connection, and the seconds until it tries again.
+        """
+        self._junction = junction = Junction(request.accept, lambda: self._dump.decoded)
+        decode = decoding(config, request)
+        self._reader = SnapshotReader(
+            state,
+            route,
+            junction,
+            lambda source, at, history: decode(source, at, history, at.gtid or None, None),
+            hides=_hidden(config, request),
+            limits=limits,
+            failing=failing,
+            ended=lambda ended: request.snapshot_ended(ended.text),
+            name=f"snapshot-{config.destination}-{request.client_id}",
+        )
+
+        def moved(move: Move) -> None:
+            junction.moved()
+            request.moved(move)
+
+        # two threads put, so neither may delay the news that there is something to get
+        self._dump = open_dump(replace(request, accept=junction.accept, moved=moved, busy=lambda busy: None))
+
+    @property
+    def received_bytes(self) -> int:
+        """See Feed."""
+        return self._dump.received_bytes
+
+    @property
+    def last_event_ms(self) -> int:
+        """See Feed."""
+        return self._dump.last_event_ms
+
+    @property
+    def idle(self) -> bool:
+        """See Feed."""
+        return self._dump.idle
+
+    @property
+    def idle_at(self) -> float:
+        """See Feed."""
+        return self._dump.idle_at
+
+    @property
+    def decoded(self) -> LogPosition | None:
+        """See Feed."""
+        return self._dump.decoded
+
+    def start(self) -> None:
+        """See Feed."""
+        self._dump.start()
+        self._reader.start()
+
+    def stop(self) -> None:
+        """See Feed."""
+        self._dump.stop()
+        self._reader.stop()
+
+
+def _hidden(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], bool]:
+    """Return a function that tells whether the client does not see a column's values. It raises FilterInvalid."""
+    fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+    privacy = cache(lambda: privacy_of(config.decode, request.within.privacy))
+
+    def hides(schema: str, table: str, column: str) -> bool:
+        protection = privacy().columns_of(schema, table).get(column.lower(), Protection.NONE)
+        return protection >= Protection.MASK or not fields.keeps(schema, table, column)
+
+    return hides

@@ -1,0 +1,197 @@
+"""Junction: where the chunks of a snapshot enter a stream.
+
+Two threads pass segments on here, one at a time: the stream's feed, and the snapshot. A chunk enters between two
+transactions, never inside one. The lock is held while a full ring blocks either of them; closing the ring ends that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from canal_ha.errors import CanalError, SnapshotRefused
+from canal_ha.model.position import LogPosition, split_journal
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.snapshot.watermark import Reached
+from canal_ha.source.snapshot.window import KeyTexts, Window
+
+_POLL_S = 0.02  # an idle stream passes the end of the binlog without a segment
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a window looks for in the stream.
+
+    keys: returns the keys of the table's rows in a segment, before and after each change.
+    altered: whether the entry of a statement may concern the table.
+    """
+
+    keys: Callable[[Segment], Iterable[KeyTexts]]
+    altered: Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A window that has begun. brought: what the stream had brought. at: its last boundary."""
+
+    window: Window
+    brought: Reached
+    at: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A chunk that waits for the stream to pass the end of its window. See Junction.put."""
+
+    end: Reached
+    make: Callable[[LogPosition], Segment]
+
+
+class Junction:
+    """See the module.
+
+    accept: takes the segments; blocks while the ring is full.
+    decoded: returns the boundary up to which the feed has accepted everything; None while it is unknown.
+    """
+
+    def __init__(self, accept: Callable[[Segment], None], decoded: Callable[[], LogPosition | None]) -> None:
+        self._accept = accept
+        self._decoded = decoded
+        self._changed = threading.Condition()  # its lock is the one of the module's text
+        self._last: Segment | None = None  # the feed's last segment
+        self._wanted: Watched | None = None  # a window is to open for it
+        self._watched: Watched | None = None
+        self._window: Window | None = None
+        self._opened: Opened | None = None
+        self._chunk: _Due | None = None
+        self._failure: Exception | None = None
+        self._stopped = False
+
+    # ---- the feed's thread
+
+    def accept(self, segment: Segment) -> None:
+        """Pass a segment of the stream on."""
+        with self._changed:
+            if self._chunk or self._wanted:
+                self._step()
+            self._accept(segment)
+            self._last = segment
+            if self._window and self._watched:
+                self._record(segment, self._window, self._watched)
+
+    def moved(self) -> None:
+        """The feed goes on with another server."""
+        with self._changed:
+            self._last = None
+            if self._window:
+                self._window.altered = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End every wait. Does not wait for the lock, which a full ring may hold."""
+        self._stopped = True
+        if self._changed.acquire(blocking=False):
+            try:
+                self._changed.notify_all()
+            finally:
+                self._changed.release()
+
+    # ---- the snapshot's thread
+
+    def open(self, watched: Watched) -> Opened | None:
+        """Open a window at the next end of a transaction. Return None once stopped."""
+        with self._changed:
+            self._window = self._watched = self._chunk = self._opened = None
+            self._wanted = watched
+            while not self._stopped:
+                self._step()
+                if opened := self._taken():
+                    return opened
+                self._changed.wait(_POLL_S)
+        return None
+
+    def put(self, end: Reached, make: Callable[[LogPosition], Segment]) -> bool:
+        """Pass a chunk on as soon as the stream has passed the end of its window; return False if it cannot be used.
+
+        end: the end of the binlog after the chunk's SELECT.
+        make: makes the segment for the stream at a boundary, without rows of the window. Called on either thread.
+        Raises what `make` and `accept` raise.
+        """
+        with self._changed:
+            window = self._window
+            assert window is not None
+            self._chunk = _Due(end, make)
+            while self._chunk and window.valid and not self._stopped:
+                self._step()
+                if self._chunk:
+                    self._changed.wait(_POLL_S)
+            used = self._chunk is None
+            self._window = self._watched = self._chunk = None
+            failure, self._failure = self._failure, None
+        if failure:
+            raise failure
+        return used
+
+    def caught_up(self, end: Reached) -> bool:
+        """Whether the stream has passed a place of the binlog."""
+        at = self._decoded()
+        return at is not None and end.by(at.journal, at.offset)
+
+    # ---- holding the lock
+
+    def _taken(self) -> Opened | None:
+        opened, self._opened = self._opened, None
+        return opened
+
+    def _step(self) -> None:
+        """Do what waits, if the stream is between two transactions."""
+        at = self._decoded()
+        if at is None or not at.journal or (self._last is not None and self._last.cut):
+            return
+        if self._wanted:
+            self._watched, self._wanted = self._wanted, None
+            self._window = Window()
+            self._opened = Opened(self._window, _brought(self._last, at), at)
+            self._changed.notify_all()
+        elif self._chunk and self._window and self._window.valid and self._passed(self._chunk.end, at):
+            chunk, self._chunk = self._chunk, None
+            try:
+                self._accept(chunk.make(at))
+            except Exception as error:
+                self._failure = error
+            self._changed.notify_all()
+
+    def _passed(self, end: Reached, at: LogPosition) -> bool:
+        """Whether the stream has passed the end of a window, and nothing behind the boundary `at`."""
+        last = self._last
+        inside = last is not None and (split_journal(last.journal), last.offsets[-1]) >= (
+            split_journal(at.journal),
+            at.offset,
+        )
+        return not inside and end.by(at.journal, at.offset)
+
+    @staticmethod
+    def _record(segment: Segment, window: Window, watched: Watched) -> None:
+        """Take the segment's changes of the table."""
+        kinds = segment.kinds
+        if EntryKind.ROWS in kinds:
+            try:
+                window.record(watched.keys(segment))
+            except CanalError as error:
+                window.refused = error  # it ends the snapshot, and not the stream
+            except Exception as error:
+                window.refused = SnapshotRefused(f"the stream's changes of the table cannot be read: {error!r}")
+        if window.valid and (EntryKind.DDL in kinds or EntryKind.QUERY in kinds):
+            window.altered = any(
+                watched.altered(segment.entry(index))
+                for index, kind in enumerate(kinds)
+                if kind in (EntryKind.DDL, EntryKind.QUERY)
+            )
+
+
+def _brought(last: Segment | None, at: LogPosition) -> Reached:
+    """Return what the stream has brought: its last segment, or everything before the boundary if there is none yet."""
+    if last is None:
+        return Reached.behind(at)
+    return Reached(last.journal, last.offsets[-1] + 1, last.source.server)

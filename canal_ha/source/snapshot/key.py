@@ -1,0 +1,172 @@
+"""The key of a table: which columns a snapshot reads it by, and where a chunk begins. Pure.
+
+A key is a primary key, or else a unique key of columns that are never NULL. The server compares and orders keys; here
+they are only copied from a row into the next SELECT, so no collation matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from canal_ha.decode.ddl.create_table import quoted
+from canal_ha.model.table import Column
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_QUOTED = re.compile(r"[-0-9A-Fa-f:. ]*")
+_HEX = re.compile(r"0x([0-9a-f]{2})*")
+_CHARSET = re.compile(r"[a-z0-9_]+")
+
+_NUMBERS = frozenset(
+    {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "numeric", "float", "double", "year"}
+)
+_QUOTED_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
+_ADDRESSES = {"inet4": 4, "inet6": 16, "uuid": 16}  # bytes, as which they are selected
+_BINARY = frozenset({"binary", "varbinary"})
+_TEXTS = frozenset({"char", "varchar"})
+_BY_NUMBER = frozenset({"enum", "set", "bit"})
+
+
+class _Form(Enum):
+    """How a value stands in SQL: as a number, between quotes, or as hex digits."""
+
+    NUMBER = 1
+    QUOTED = 2
+    HEX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One column of a key.
+
+    place: among the table's columns.
+    charset: of a text; "" for others.
+    cast: the type as which it is selected, compared and ordered; "" for its own.
+    """
+
+    name: str
+    place: int
+    form: _Form
+    charset: str = ""
+    cast: str = ""
+
+    @property
+    def expression(self) -> str:
+        """What is compared and ordered."""
+        return f"CAST({quoted(self.name)} AS {self.cast})" if self.cast else quoted(self.name)
+
+    def text(self, value: bytes) -> str:
+        """Return the text to keep for a value as the server sent it: its name, and what `literal` reads."""
+        kept = "0x" + value.hex() if self.form is _Form.HEX else value.decode("ascii")
+        return f"{self.name}={kept}"
+
+    def literal(self, text: str) -> str:
+        """Return the SQL for a kept text. Raises ValueError for a text of another column."""
+        name, _, kept = text.rpartition("=")
+        pattern = {_Form.NUMBER: _NUMBER, _Form.QUOTED: _QUOTED, _Form.HEX: _HEX}[self.form]
+        if name != self.name or not pattern.fullmatch(kept):
+            raise ValueError(f"{text!r} is no value of the key column {self.name}")
+        if self.form is _Form.HEX:
+            return f"{self.charset and '_' + self.charset} X'{kept[2:]}'"
+        return kept if self.form is _Form.NUMBER else f"'{kept}'"
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """The key of a table. index: its name on the server; "" if no index serves the comparison."""
+
+    columns: tuple[KeyColumn, ...]
+    index: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of the key."""
+        return tuple(column.name for column in self.columns)
+
+    def condition(self, texts: Sequence[str]) -> str:
+        """Return the SQL that holds for rows behind a key. Servers optimize row constructors badly, so it has ORs.
+
+        texts: of the columns, as `KeyColumn.text` makes them. Raises ValueError if they are of another key.
+        """
+        if len(texts) != len(self.columns):
+            raise ValueError(f"a key of {len(texts)} columns; the table's has {len(self.columns)}")
+        pairs = [(column.expression, column.literal(text)) for column, text in zip(self.columns, texts, strict=True)]
+        (first, least), *_ = pairs
+        if len(pairs) == 1:
+            return f"{first} > {least}"
+        condition = ""
+        for expression, value in reversed(pairs):
+            rest = f" OR ({expression} = {value} AND ({condition}))" if condition else ""
+            condition = f"{expression} > {value}{rest}"
+        return f"{first} >= {least} AND ({condition})"
+
+    def continues(self, texts: Sequence[str]) -> bool:
+        """Return whether texts are of this key."""
+        try:
+            self.condition(texts)
+        except ValueError:
+            return False
+        return True
+
+    def texts(self, values: Sequence[bytes | None]) -> tuple[str, ...]:
+        """Return the texts to keep for a row. values: of all columns, as the server sent them."""
+        return tuple(column.text(values[column.place] or b"") for column in self.columns)
+
+    @property
+    def order(self) -> str:
+        """The SQL that orders by the key."""
+        return ", ".join(column.expression for column in self.columns)
+
+
+def key_of(
+    columns: Sequence[Column], charsets: Mapping[str, str], indexes: Iterable[Mapping[str, Any]]
+) -> TableKey | None:
+    """Return the key of a table; None if it has none.
+
+    columns: of the table.
+    charsets: of its text columns, by the name of the column, as the server knows them.
+    indexes: the rows of SHOW INDEX.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in indexes:
+        if not int(row["Non_unique"]):
+            found.setdefault(str(row["Key_name"]), []).append(row)
+    places = {column.name.lower(): place for place, column in enumerate(columns)}
+    for index in sorted(found, key=lambda name: (name != "PRIMARY", name)):
+        parts = sorted(found[index], key=lambda row: int(row["Seq_in_index"]))
+        made = [_column(row, columns, places, charsets) for row in parts]
+        whole = tuple(each for each in made if each is not None)
+        if len(whole) == len(parts):
+            seen = parts[0].get("Visible", "YES") == "YES" and parts[0].get("Ignored", "NO") == "NO"
+            usable = seen and not any(each.cast for each in whole)
+            return TableKey(whole, index if usable else "")
+    return None
+
+
+def _column(
+    row: Mapping[str, Any], columns: Sequence[Column], places: Mapping[str, int], charsets: Mapping[str, str]
+) -> KeyColumn | None:
+    """Return a column of a key; None if the key cannot be used because of it."""
+    name = row.get("Column_name")  # None for an expression
+    place = None if name is None else places.get(str(name).lower())
+    if place is None or row.get("Sub_part") is not None or row.get("Null") == "YES":
+        return None
+    column = columns[place]
+    kind = re.split(r"[ (]", column.mysql_type.lower(), maxsplit=1)[0]
+    if kind in _BY_NUMBER:
+        return KeyColumn(column.name, place, _Form.NUMBER, cast="UNSIGNED")
+    if kind in _ADDRESSES:
+        return KeyColumn(column.name, place, _Form.HEX, cast=f"BINARY({_ADDRESSES[kind]})")
+    if kind in _NUMBERS:
+        return KeyColumn(column.name, place, _Form.NUMBER)
+    if kind in _QUOTED_TYPES:
+        return KeyColumn(column.name, place, _Form.QUOTED)
+    if kind in _BINARY:
+        return KeyColumn(column.name, place, _Form.HEX)
+    charset = charsets.get(column.name, "")
+    if kind in _TEXTS and _CHARSET.fullmatch(charset):
+        return KeyColumn(column.name, place, _Form.HEX, "" if charset == "binary" else charset)
+    return None

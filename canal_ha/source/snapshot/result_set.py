@@ -1,0 +1,121 @@
+"""The rows of one SELECT as the server sends them: packets of the text protocol, with no Python object for a row.
+
+PyMySQL sends the question and reads the definitions of the columns; from the first row on, bytes are taken from the
+socket as they come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import COMMAND
+
+from canal_ha.errors import SourceUnavailable
+from canal_ha.source.connection.session import SourceSession
+
+_RECEIVE_BYTES = 1 << 18
+_HEADER = 4
+_WHOLE = 0xFFFFFF  # a packet of this size continues in the next one
+_ERROR, _END = 0xFF, 0xFE
+_END_BYTES_MOST = 9  # a longer packet with the same first byte is a row with a huge first value
+_NULL = 0xFB
+_WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """Rows of a result set.
+
+    packets: of whole rows, each with its header of 4 bytes.
+    count: of rows.
+    last: where the last row's first packet starts; -1 without rows.
+    complete: whether these are all rows of the result.
+    """
+
+    packets: memoryview
+    count: int
+    last: int
+    complete: bool
+
+
+def read_rows(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+    """Run a SELECT and return its rows; stop behind the row that exceeds `most_bytes`.
+
+    The connection is useless afterwards if the rows are not complete. Raises SourceUnavailable when the connection
+    breaks, and PyMySQL's own errors for the server's.
+    """
+    connection: Any = session.connection
+    connection._execute_command(COMMAND.COM_QUERY, sql)
+    columns = connection._read_packet()
+    if not columns.is_resultset_packet():
+        raise SourceUnavailable(f"{session.where.address}: a statement without rows: {sql[:200]}")
+    for _ in range(columns.read_length_encoded_integer()):
+        connection._read_packet()
+    connection._read_packet()
+    return _rows(session, connection, most_bytes)
+
+
+def _rows(session: SourceSession, connection: Any, most_bytes: int) -> RawRows:
+    """Take bytes until the packet that ends the result."""
+    data = bytearray()
+    at = count = 0  # `at`: where the next packet starts
+    last = -1
+    started = 0  # where the row starts that the next packet begins or continues
+    while True:
+        data += _received(session, connection)
+        size = len(data)
+        while at + _HEADER < size:
+            length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+            stop = at + _HEADER + length
+            if stop > size:
+                break
+            if started == at and length <= _END_BYTES_MOST and data[at + _HEADER] == _END:
+                return RawRows(memoryview(data)[:at], count, last, complete=True)
+            if started == at and data[at + _HEADER] == _ERROR:
+                pymysql.err.raise_mysql_exception(bytes(data[at + _HEADER : stop]))
+            at = stop
+            if length != _WHOLE:
+                count += 1
+                last, started = started, at
+        if count and started > most_bytes:
+            return RawRows(memoryview(data)[:started], count, last, complete=False)
+
+
+def _received(session: SourceSession, connection: Any) -> bytes:
+    address = session.where.address
+    try:
+        received: bytes = connection._rfile.read1(_RECEIVE_BYTES)
+    except TimeoutError as error:
+        raise SourceUnavailable(f"{address}: no rows of a snapshot arrived in time") from error
+    except OSError as error:
+        raise SourceUnavailable(f"{address}: connection lost while rows of a snapshot came: {error}") from error
+    if not received:
+        raise SourceUnavailable(f"{address}: the server closed the connection while rows of a snapshot came")
+    return received
+
+
+def values_of(rows: RawRows) -> list[bytes | None]:
+    """Return the values of the last row; None for NULL."""
+    data = rows.packets
+    content = bytearray()
+    at = rows.last
+    while at < len(data):
+        length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+        content += data[at + _HEADER : at + _HEADER + length]
+        at += _HEADER + length
+    values: list[bytes | None] = []
+    at = 0
+    while at < len(content):
+        first = content[at]
+        at += 1
+        if first == _NULL:
+            values.append(None)
+            continue
+        width = _WIDTHS.get(first, 0)
+        length = int.from_bytes(content[at : at + width], "little") if width else first
+        at += width
+        values.append(bytes(content[at : at + length]))
+        at += length
+    return values

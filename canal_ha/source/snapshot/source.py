@@ -1,0 +1,264 @@
+"""The server that a snapshot reads: one connection for the chunks, and what the snapshot asks. Blocks; its thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import pymysql
+from pymysql.constants import ER
+
+from canal_ha.config.model import InstanceConfig, WhenXa
+from canal_ha.decode.ddl.create_table import quoted
+from canal_ha.decode.history.definitions import columns_of, definition_of
+from canal_ha.errors import SnapshotRefused, SourceUnavailable
+from canal_ha.model.segment import Source
+from canal_ha.model.table import TableSchema
+from canal_ha.source.connection.flavor import Flavor, examine
+from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.snapshot.key import TableKey, key_of
+from canal_ha.source.snapshot.result_set import RawRows, read_rows
+from canal_ha.source.snapshot.table import SESSION, SnapshotTable
+from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
+
+Fetch = Callable[[str, str], str | None]
+
+_GIPK = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # MySQL 8.0.30 and later
+_CHARSETS = (
+    "SELECT column_name AS name, character_set_name AS charset FROM information_schema.columns"
+    " WHERE table_schema = %s AND table_name = %s AND character_set_name IS NOT NULL"
+)
+_SIZES = (
+    "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size FROM information_schema.tables"
+    " WHERE table_schema = %s AND table_name = %s"
+)
+
+_TABLE_CHANGED = 1412  # ER_TABLE_DEF_CHANGED: a statement changed the table behind a consistent snapshot
+_NO_SUCH_INDEX = 1176
+_TOO_LONG = {3024, 1969}  # ER_QUERY_TIMEOUT of MySQL, ER_STATEMENT_TIMEOUT of MariaDB
+_AGAIN = {_TABLE_CHANGED, _NO_SUCH_INDEX, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
+_GONE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
+_NO_RIGHT = {
+    ER.TABLEACCESS_DENIED_ERROR,
+    ER.COLUMNACCESS_DENIED_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+}
+_WRONG = {ER.PARSE_ERROR, ER.BAD_FIELD_ERROR, 1305, 1347, 1356}  # also: unknown function, a view, an invalid view
+
+
+class TableChanged(Exception):
+    """The definition of the table is not what the SELECT was made for, or the SELECT has to be repeated."""
+
+
+class SelectTooLong(Exception):
+    """The server has ended the SELECT after its time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTarget:
+    """One table as it is now.
+
+    definition: what `definition` returns while the table stays as it is.
+    count, size_bytes: of its rows, as the server estimates them.
+    """
+
+    table: SnapshotTable
+    key: TableKey
+    definition: str
+    count: int
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        """schema.table, for messages."""
+        return f"{self.table.schema.schema}.{self.table.schema.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The rows of a chunk.
+
+    end: of the binlog after the SELECT.
+    seconds: that the SELECT took.
+    """
+
+    rows: RawRows
+    end: Reached
+    seconds: float
+
+
+class SnapshotSource:
+    """A connected server. Raises SourceUnavailable, SourceRefused.
+
+    server, way: of the connection.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        fetch: Fetch,
+        *,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+        select_s: float = 0.0,
+    ) -> None:
+        """Connect.
+
+        config: of the destination; its master is the server.
+        fetch: returns the CREATE TABLE statement of a table; None if there is none.
+        opening: see SourceSession.
+        select_s: see SnapshotLimits.
+        """
+        self._config = config
+        self._fetch = fetch
+        self._opening = opening
+        self._select_s = select_s
+        self._locks = config.xa is WhenXa.PREPARE  # the stream brings rows before a SELECT can see them
+        self._session = SourceSession(config, config.master, opening=opening)
+        self.server: Flavor = examine(self._session)
+        self._prepare()
+        self.way = visibility(self._session, self.server)
+
+    def _prepare(self) -> None:
+        session = self._session
+        session.query(SESSION)
+        # MariaDB ignores WITH CONSISTENT SNAPSHOT at a lower level; a locking read of MySQL must not lock gaps
+        level = "REPEATABLE READ" if self.server.mariadb else "READ COMMITTED"
+        session.query(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        with suppress(pymysql.MySQLError):
+            session.ask(_GIPK)
+        if self._select_s and self.server.mariadb:
+            session.query(f"SET SESSION max_statement_time = {self._select_s:.3f}")
+        elif self._select_s:
+            session.query(f"SET SESSION max_execution_time = {max(1, int(self._select_s * 1000))}")
+
+    @property
+    def name(self) -> Source:
+        """The server, for entries."""
+        master = self._config.master
+        return Source(master.host, master.port, self.server.uuid, self.server.server_id)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    # ---- tables
+
+    def target(self, schema: str, name: str) -> SnapshotTarget:
+        """Return a table as it is now. Raises SnapshotRefused if it is gone, or cannot be read in chunks."""
+        definition = self.definition(schema, name)
+        columns = columns_of(definition)
+        if not columns:
+            raise SnapshotRefused(f"{schema}.{name}: its definition cannot be read: leave the table out")
+        table = f"{quoted(schema)}.{quoted(name)}"
+        with self._translating(schema, name):
+            charsets = {str(row["name"]): str(row["charset"]) for row in self._session.ask(_CHARSETS, schema, name)}
+            key = key_of(columns, charsets, self._session.ask(f"SHOW INDEX FROM {table}"))
+            sizes = self._session.ask(_SIZES, schema, name)
+        if key is None:
+            raise SnapshotRefused(
+                f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, or leave"
+                " the table out. A key on a part of a column, or on an expression, does not help"
+            )
+        made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names)
+        count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
+        return SnapshotTarget(made, key, definition, count, size)
+
+    def estimate(self, schema: str, name: str) -> int:
+        """Return how many rows the server believes a table to have."""
+        sizes = self._session.query(_SIZES, schema, name)
+        return int(sizes[0]["count"]) if sizes else 0
+
+    def definition(self, schema: str, name: str) -> str:
+        """Return a text that changes with the columns of a table. Raises SnapshotRefused if the table is gone."""
+        text = self._fetch(schema, name)
+        if text is None:
+            raise SnapshotRefused(
+                f"{self._session.where.address}: there is no table {schema}.{name}, or {self._session.where.account}"
+                f" must not see it; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO"
+                f" {self._session.where.account}, or leave the table out"
+            )
+        return definition_of(text)
+
+    # ---- chunks
+
+    def read(
+        self,
+        target: SnapshotTarget,
+        behind: Sequence[str],
+        where: str,
+        limit: int,
+        most_bytes: int,
+        reached: Reached,
+        pause: Pause,
+    ) -> Read:
+        """Return the next rows of a table in the order of its key, as they are at or behind `reached`.
+
+        target: the table.
+        behind: the key of the last row before them; () for the first rows.
+        where: a condition in SQL; "" for all rows.
+        limit, most_bytes: of the rows; the last row may exceed the bytes.
+        reached: what the stream had brought before this call.
+        pause: see wait_visible.
+        Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
+        """
+        schema, name = target.table.schema.schema, target.table.schema.name
+        locks = wait_visible(self._session, self.way, reached, pause) or self._locks
+        began = time.monotonic()
+        with self._translating(schema, name):
+            rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
+        seconds = time.monotonic() - began
+        if not rows.complete:  # the server still sends rows
+            self._session.close()
+            self._session = SourceSession(self._config, self._config.master, opening=self._opening)
+            self._prepare()
+        status = self._session.query(self.server.status_statement)[0]
+        end = Reached(str(status["File"]), int(status["Position"]), self.server.identity)
+        if self.way is Visibility.CONSISTENT_SNAPSHOT:
+            self._session.query("ROLLBACK")
+        if self.definition(schema, name) != target.definition:
+            raise TableChanged
+        return Read(rows, end, seconds)
+
+    def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
+        """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
+        schema, key = target.table.schema, target.key
+        conditions = [f"({where}\n)"] if where else []  # the condition may end in a comment
+        if behind:
+            conditions.append(f"({key.condition(behind)})")
+        sql = f"SELECT {target.table.select_list} FROM {quoted(schema.schema)}.{quoted(schema.name)}"
+        if key.index and not where:
+            sql += f" FORCE INDEX ({quoted(key.index)})"
+        if conditions:
+            sql += f" WHERE {' AND '.join(conditions)}"
+        sql += f" ORDER BY {key.order} LIMIT {limit}"
+        if locks:
+            newer = not self.server.mariadb and self.server.number >= (8, 0, 1)
+            sql += " FOR SHARE" if newer else " LOCK IN SHARE MODE"
+        return sql
+
+    @contextmanager
+    def _translating(self, schema: str, name: str) -> Iterator[None]:
+        """Turn the errors of statements about a table into ours."""
+        where = self._session.where
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            errno = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            if errno in _TOO_LONG:
+                raise SelectTooLong from error
+            if errno in _AGAIN:
+                raise TableChanged from error
+            text = f"{where.address}: {schema}.{name}: {error.args[-1] if error.args else error} ({errno})"
+            if errno in _NO_RIGHT:
+                text += f"; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO {where.account}"
+                if self.way is Visibility.LOCKING_READ:
+                    text += (
+                        ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
+                        " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
+                    )
+            if errno in _NO_RIGHT | _GONE | _WRONG:
+                raise SnapshotRefused(text) from error
+            raise SourceUnavailable(text) from error

@@ -1,0 +1,133 @@
+"""Watermarks: a SELECT that sees every transaction which the stream has brought. Blocks; the snapshot's thread.
+
+A server writes a transaction to its binlog before it commits it in the storage engine, so a stream can bring rows that
+a SELECT does not see yet. Each kind of server has a way to wait for them:
+
+- MariaDB tells the position up to which a transaction WITH CONSISTENT SNAPSHOT sees everything.
+- MySQL with GTIDs: a transaction owns its GTID from before it is written until it is committed (gtid_owned).
+- MySQL without GTIDs: the question to performance_schema.log_status waits for all commits that have begun. It needs
+  the right BACKUP_ADMIN. Without it the SELECT locks its rows (FOR SHARE), and so waits for those who change them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import pymysql
+
+from canal_ha.model.position import LogPosition, split_journal
+from canal_ha.source.connection.flavor import Flavor
+from canal_ha.source.connection.session import SourceSession
+
+OWNED_WAIT_S = 2.0  # for a GTID that a session keeps without committing; then the SELECT locks its rows
+_FIRST_PAUSE_S = 0.001
+_LONGEST_PAUSE_S = 0.1
+
+Pause = Callable[[float], None]
+
+
+class Visibility(Enum):
+    """How a session waits for what the stream has brought; see the module."""
+
+    CONSISTENT_SNAPSHOT = "consistent snapshot"
+    OWNED_GTIDS = "gtid_owned"
+    LOG_STATUS = "log_status"
+    LOCKING_READ = "locking read"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A place in a server's binlog: everything before it was brought.
+
+    offset: bytes.
+    server: see LogPosition.
+    """
+
+    journal: str
+    offset: int
+    server: str
+
+    @classmethod
+    def behind(cls, at: LogPosition) -> Reached:
+        """Return the place for a position. If it is consumed, the event there was brought, too."""
+        return cls(at.journal, at.offset + at.consumed, at.server)
+
+    def by(self, journal: str, offset: int) -> bool:
+        """Whether a position of the same server is there or behind it."""
+        return (split_journal(journal), offset) >= (split_journal(self.journal), self.offset)
+
+
+def visibility(session: SourceSession, server: Flavor) -> Visibility:
+    """Return the best way that the server and the account allow. Raises SourceUnavailable, SourceRefused."""
+    if server.mariadb:
+        return Visibility.CONSISTENT_SNAPSHOT
+    if session.query("SHOW GLOBAL VARIABLES WHERE Variable_name = 'gtid_mode' AND Value = 'ON'"):
+        return Visibility.OWNED_GTIDS
+    try:
+        known = session.ask(_LOG_STATUS)
+    except pymysql.MySQLError:
+        return Visibility.LOCKING_READ  # the right, the table or the database is missing
+    return Visibility.LOG_STATUS if known else Visibility.LOCKING_READ
+
+
+def wait_visible(session: SourceSession, way: Visibility, reached: Reached, pause: Pause) -> bool:
+    """Wait until a SELECT of this session sees everything before `reached`; return whether it must lock its rows.
+
+    session: with CONSISTENT_SNAPSHOT, its transaction is open afterwards.
+    way: from `visibility`.
+    reached: what the stream had brought when this was called.
+    pause: waits these seconds; raises an exception to end the wait.
+    Raises SourceUnavailable, SourceRefused.
+    """
+    if way is Visibility.CONSISTENT_SNAPSHOT:
+        _await_snapshot(session, reached, pause)
+    elif way is Visibility.OWNED_GTIDS:
+        return not _await_owned(session, pause)
+    elif way is Visibility.LOG_STATUS:
+        session.query(_LOG_STATUS)
+    return way is Visibility.LOCKING_READ
+
+
+def _await_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> None:
+    wait_s = _FIRST_PAUSE_S
+    while True:
+        session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        rows = session.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
+        at = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+        if reached.by(at["binlog_snapshot_file"], int(at["binlog_snapshot_position"])):
+            return
+        session.query("ROLLBACK")
+        pause(wait_s)
+        wait_s = min(_LONGEST_PAUSE_S, wait_s * 2)
+
+
+def _await_owned(session: SourceSession, pause: Pause) -> bool:
+    """Wait until every GTID that is owned now is committed; return False if one stays owned."""
+    until = time.monotonic() + OWNED_WAIT_S
+    left = _owned(session)
+    wait_s = _FIRST_PAUSE_S
+    while left and time.monotonic() < until:
+        pause(wait_s)
+        wait_s = min(_LONGEST_PAUSE_S, wait_s * 2)
+        left &= _owned(session)
+    return not left
+
+
+def _owned(session: SourceSession) -> set[str]:
+    """Return the GTIDs that sessions own, each with the session: uuid:number#session, or uuid:tag:number#session."""
+    owned = set()
+    text = str(session.query("SELECT @@GLOBAL.gtid_owned AS owned")[0]["owned"] or "")
+    for of_server in text.replace("\n", "").split(","):
+        prefix = ""
+        for item in of_server.strip().split(":"):
+            if "#" in item:
+                owned.add(f"{prefix}{item}")
+            else:
+                prefix += f"{item}:"
+    return owned
+
+
+_LOG_STATUS = "SELECT LOCAL FROM performance_schema.log_status"

@@ -1,0 +1,562 @@
+"""A snapshot beside its stream, on real servers: keys of all kinds, statements, losses, and where it begins again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from canal_ha.config.model import DecodeOptions, WhenXa
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.source.snapshot.result_set import RawRows, read_rows
+from lab import MySQL, SqlServer
+from tests.node.snapshots import Copy, SnapshotStream, state
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+FEW = SnapshotLimits(rows_most=3)
+READ_ROWS = "canal_ha.source.snapshot.source.read_rows"
+
+# the key's columns, the primary key, and the values of the rows
+KEYS: dict[str, tuple[tuple[str, ...], str, Sequence[str]]] = {
+    "composite": (
+        ("a INT", "b VARCHAR(20)", "c DATE"),
+        "b, a, c",
+        [f"{a}, '{b}', '2020-01-0{c}'" for a in (-1, 0, 5) for b in ("x", "X y", "") for c in (1, 2)],
+    ),
+    "collation": (
+        ("k VARCHAR(30) CHARACTER SET utf8mb4",),
+        "k",
+        [f"'{text}'" for text in ("a", "B", "c", "ä1", "Z", "ß", "ssa", "日本", "😀", "o''k", r"back\\slash", "%", "")],
+    ),
+    "latin1": (
+        ("k CHAR(10) CHARACTER SET latin1 COLLATE latin1_german2_ci",),
+        "k",
+        [f"'{text}'" for text in ("a", "ä", "af", "o", "ö", "Z", "zz", "é", "")],
+    ),
+    "binary": (
+        ("k VARBINARY(10)",),
+        "k",
+        [f"X'{text}'" for text in ("", "00", "0000", "27", "5C", "FF", "FF00", "80", "41", "61")],
+    ),
+    "fixed binary": (("k BINARY(3)",), "k", [f"X'{text}'" for text in ("", "01", "0100FF", "FF", "2700", "616263")]),
+    "unsigned": (
+        ("k BIGINT UNSIGNED",),
+        "k",
+        ["0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615", "10", "9"],
+    ),
+    "decimal": (
+        ("k DECIMAL(30,10)",),
+        "k",
+        ["0", "-1.5", "1.5", "12345678901234567890.0123456789", "-0.0000000001", "2"],
+    ),
+    "datetime": (
+        ("k DATETIME(6)",),
+        "k",
+        [
+            f"'{text}'"
+            for text in ("2020-01-01", "2020-01-01 00:00:00.000001", "1000-01-01", "9999-12-31 23:59:59.999999")
+        ],
+    ),
+    "timestamp": (
+        ("k TIMESTAMP(3) NOT NULL DEFAULT '2000-01-01'",),
+        "k",
+        [f"'{text}'" for text in ("1970-01-02", "2020-06-01 12:00:00.123", "2020-06-01 12:00:00.124", "2037-01-01")],
+    ),
+    "time": (
+        ("k TIME(2)",),
+        "k",
+        [f"'{text}'" for text in ("-838:59:59", "-00:00:01.5", "00:00:00", "838:59:59", "1:02:03.04")],
+    ),
+    "enum": (("k ENUM('zebra', 'ant', 'ü', 'bee')",), "k", ["'zebra'", "'ant'", "'ü'", "'bee'"]),
+    "set": (("k SET('z', 'a', 'm')",), "k", ["''", "'z'", "'a'", "'z,a'", "'m'", "'z,a,m'"]),
+    "bit": (("k BIT(20)",), "k", ["0", "1", "255", "256", "1048575"]),
+    "double": (("k DOUBLE",), "k", ["0", "-1.5e300", "0.1", "1e-300", "3", "1.7976931348623157e308"]),
+    "year": (("k YEAR",), "k", ["1901", "2000", "2155", "0"]),
+    "zerofill": (("k INT(8) ZEROFILL",), "k", ["0", "7", "12345678", "99"]),
+}
+
+
+def rows_of(server: SqlServer, table: str) -> int:
+    """Return the number of rows of a table."""
+    return int(server.query(f"SELECT COUNT(*) AS n FROM {table}")[0]["n"])
+
+
+def filled(server: SqlServer, schema: str, rows: int = 20, name: str = "t") -> str:
+    """Create a table with rows 1 to `rows`; return its name."""
+    server.execute(
+        f"CREATE DATABASE IF NOT EXISTS {schema}",
+        f"CREATE TABLE {schema}.{name} (id INT PRIMARY KEY, v VARCHAR(50))",
+        *(f"INSERT INTO {schema}.{name} VALUES ({number}, 'old')" for number in range(1, rows + 1)),
+    )
+    return f"{schema}.{name}"
+
+
+def ids(copy: Copy) -> list[int]:
+    """Return the ids of the rows of a copy, in order."""
+    return sorted(int(key[0] or 0) for _, key in copy.rows)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_every_kind(source_server: SqlServer, database: str, name: str) -> None:
+    """Chunks of three rows read each row once, whatever orders the key; an update of the key meanwhile fits."""
+    columns, key, values = KEYS[name]
+    declared = ", ".join(f"{column}{'' if 'NOT NULL' in column else ' NOT NULL'}" for column in columns)
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t ({declared}, v INT, PRIMARY KEY ({key}))",
+        *(f"INSERT INTO {database}.t VALUES ({value}, {number})" for number, value in enumerate(values)),
+    )
+    table = f"{database}.t"
+    copy = Copy({table: ("v",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        last = stream.done()
+    assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(len(values)))
+    assert copy.snapshot_rows == last.rows == len(values)
+    assert last.chunks == len(values) // 3 + 1
+
+
+def test_a_table_without_rows(source_server: SqlServer, database: str) -> None:
+    """The end of the snapshot comes with a transaction that has no rows."""
+    tables = [filled(source_server, database, rows, name) for name, rows in (("none", 0), ("few", 2), ("empty", 0))]
+    copy = Copy(dict.fromkeys(tables, ("id",)))
+    with SnapshotStream(source_server, rf"{database}\..*", state(*tables), copy) as stream:
+        last = stream.done()
+        end = stream.taken[-1]
+    assert ids(copy) == [1, 2]
+    assert (last.rows, last.table, last.phase) == (2, 3, SnapshotPhase.DONE)
+    assert bytes(end.kinds) == bytes([EntryKind.BEGIN, EntryKind.END])
+    assert end.chunk_end is not None
+    assert (end.chunk_end.journal, end.chunk_end.offset) == (end.journal, end.offsets[1])
+
+
+def test_a_condition_chooses_rows(source_server: SqlServer, database: str) -> None:
+    """Only the rows of the condition come, also if it ends in a comment."""
+    table = filled(source_server, database, 20)
+    copy = Copy({table: ("id",)})
+    snapshot = state(table, where={table: "id % 4 = 0 OR id = 7 -- every fourth"})
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == [4, 7, 8, 12, 16, 20]
+
+
+def test_a_unique_key_serves(source_server: SqlServer, database: str) -> None:
+    """Without a primary key, a unique key of columns that are never NULL is read by; one that may be NULL is not."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (a INT, b INT NOT NULL, id INT NOT NULL, UNIQUE KEY a (a), UNIQUE KEY z (b, id))",
+        *(f"INSERT INTO {database}.t VALUES (NULL, {number % 3}, {number})" for number in range(10)),
+    )
+    table = f"{database}.t"
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        texts = [each.key for each in stream.states() if each.key]
+    assert ids(copy) == list(range(10))
+    assert texts[0] == ("b=0", "id=6")
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["id INT, v INT", "id INT, UNIQUE KEY u (id)", "id VARCHAR(50) NOT NULL, UNIQUE KEY u (id(10))"],
+    ids=["none", "nullable", "prefix"],
+)
+def test_a_table_without_a_key_is_refused(source_server: SqlServer, database: str, definition: str) -> None:
+    """The snapshot ends with an error that names the table; the stream goes on."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t ({definition})")
+    table = f"{database}.t"
+    with SnapshotStream(source_server, rf"{database}\.t", state(table)) as stream:
+        assert f"{table} has no primary key" in stream.failed().error
+        source_server.execute(f"INSERT INTO {table} (id) VALUES (1)")
+        stream.caught_up(source_server)
+        assert not stream.failures
+
+
+def test_a_missing_right_ends_the_snapshot(source_server: SqlServer, database: str) -> None:
+    """An account that may follow the binlog, but not read the table, gets the GRANT to run."""
+    table = filled(source_server, database)
+    user = f"u{database[-10:]}"
+    source_server.execute(
+        f"CREATE USER {user} IDENTIFIED BY 'secret'", f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}"
+    )
+    options = DecodeOptions(table_history=False)
+    with SnapshotStream(
+        source_server, rf"{database}\.t", state(table), username=user, password="secret", options=options
+    ) as stream:
+        error = stream.failed().error
+    assert f"GRANT SELECT ON `{database}`.`t` TO '{user}'@'%'" in error
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        lambda schema: DecodeOptions(field_black_filter=f"{schema}.t:id"),
+        lambda schema: DecodeOptions(privacy_mask=rf"{schema}\.t:ID"),
+        lambda schema: DecodeOptions(privacy_drop=rf"{schema}\.t:id"),
+    ],
+    ids=["left out", "masked", "dropped"],
+)
+def test_a_hidden_key_is_refused(
+    source_server: SqlServer, database: str, hiding: Callable[[str], DecodeOptions]
+) -> None:
+    """A key that the client does not see cannot tell which rows have changed."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO {database}.t VALUES (1, 1)",
+    )
+    table = f"{database}.t"
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), options=hiding(database)) as stream:
+        assert f"{table}: the client does not see column id of the key" in stream.failed().error
+        assert not stream.failures
+
+
+class Between:
+    """Runs statements between a chunk's SELECT and the look at the end of the binlog, once."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, server: SqlServer, *statements: str, before: bool = False) -> None:
+        self.reads = 0
+        self.threads: list[threading.Thread] = []
+
+        def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+            self.reads += 1
+            if before and self.reads == 2:
+                self._run(server, statements)
+            rows = read_rows(session, sql, most_bytes)
+            if not before and self.reads == 2:
+                self._run(server, statements)
+            return rows
+
+        patch.setattr(READ_ROWS, reading)
+
+    def _run(self, server: SqlServer, statements: Sequence[str]) -> None:
+        """Run the statements on a thread: a statement that alters the table may wait for the snapshot's view of it."""
+        thread = threading.Thread(target=server.execute, args=statements)
+        thread.start()
+        thread.join(0.5)
+        self.threads.append(thread)
+
+
+def test_rows_that_change_meanwhile_are_left_out(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the chunk that are updated, removed, or get another key behind its SELECT come from the stream alone."""
+    table = filled(source_server, database, 9)
+    Between(
+        monkeypatch,
+        source_server,
+        f"UPDATE {table} SET v = 'new' WHERE id = 4",
+        f"DELETE FROM {table} WHERE id = 5",
+        f"UPDATE {table} SET id = 60 WHERE id = 6",
+        f"UPDATE {table} SET id = 6 WHERE id = 1",
+    )
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert ids(copy) == [2, 3, 4, 6, 7, 8, 9, 60]
+    assert copy.rows[table, ("4",)]["v"] == "new"
+    assert copy.snapshot_rows == 7
+
+
+def test_rows_that_change_before_the_select_come_once_more(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes between the window's begin and the SELECT are left out of the chunk, because the stream has them."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"UPDATE {table} SET v = 'new' WHERE id > 4", before=True)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert ids(copy) == list(range(1, 10))
+    assert [copy.rows[table, (str(number),)]["v"] for number in (4, 5, 9)] == ["old", "new", "new"]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind the SELECT", "before the SELECT"])
+def test_a_statement_alters_the_table_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """The chunk is read again with the new columns, which its rows have behind the statement in the stream."""
+    table = filled(source_server, database, 9)
+    Between(
+        monkeypatch,
+        source_server,
+        f"ALTER TABLE {table} ADD COLUMN w INT NOT NULL DEFAULT 5 FIRST, MODIFY v VARCHAR(60)",
+        before=before,
+    )
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert all(copy.rows[table, (str(number),)].get("w") == "5" for number in range(4, 10))
+    assert all("w" not in copy.rows[table, (str(number),)] for number in range(1, 4))
+
+
+def test_the_key_of_the_table_changes_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is read again from its first row, by the new key."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"ALTER TABLE {table} CHANGE id uid BIGINT NOT NULL")
+    seen: list[Segment] = []
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW, before=seen.append) as stream:
+        last = stream.done()
+        keys = [each.key for each in stream.states()]
+    assert last.rows == 12
+    assert keys[:2] == [("id=3",), ("uid=3",)]
+
+
+def test_the_table_is_emptied_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row of a chunk comes behind the TRUNCATE."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"TRUNCATE TABLE {table}", f"INSERT INTO {table} VALUES (7, 'new')")
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert ids(copy) == [7]
+    assert copy.rows[table, ("7",)]["v"] == "new"
+
+
+def test_the_table_is_dropped_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot ends with an error that names the table; the stream goes on."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"DROP TABLE {table}")
+    with SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW) as stream:
+        assert f"{database}.t" in stream.failed().error
+        other = filled(source_server, database, 1, "other")
+        stream.caught_up(source_server)
+        assert not stream.failures
+        assert any(other.split(".")[1].encode() in bytes(segment.frames) for segment in stream.taken)
+
+
+def test_another_table_takes_the_name(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools for online changes swap two tables: the rest is read from the new one."""
+    table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
+    source_server.execute(f"ALTER TABLE {new} ADD COLUMN w INT NOT NULL DEFAULT 5")
+    Between(monkeypatch, source_server, f"RENAME TABLE {table} TO {database}.old, {new} TO {table}")
+    copy = Copy({table: ("id",), new: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.(t|new)", state(table), copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert all(copy.rows[table, (str(number),)].get("w") == "5" for number in range(4, 10))
+
+
+def test_the_connection_of_the_snapshot_is_killed(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot connects again and goes on behind its last chunk; the stream does not notice."""
+    table = filled(source_server, database, 30)
+    killed: list[int] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+        if not killed and "`id` > 6" in sql:
+            killed.append(int(session.query("SELECT CONNECTION_ID() AS id")[0]["id"]))
+            source_server.execute(f"KILL {killed[0]}")
+        return read_rows(session, sql, most_bytes)
+
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        last = stream.done()
+        assert not stream.failures
+        assert [event for event, _ in stream.told] == ["snapshot.failing"]
+    assert ids(copy) == list(range(1, 31))
+    assert last.rows == 30
+
+
+def test_a_snapshot_goes_on_behind_the_last_acknowledged_chunk(source_server: SqlServer, database: str) -> None:
+    """A new feed with the cursor of any chunk reads the rows behind it, and no row of the stream is lost."""
+    table = filled(source_server, database, 20)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW) as first:
+        first.done()
+        cursor = first.chunks()[2].chunk_end
+    assert cursor is not None
+    source_server.execute(f"INSERT INTO {table} VALUES (100, 'new')", f"UPDATE {table} SET v = 'new' WHERE id = 1")
+    kept = SnapshotState.from_text(cursor.snapshot)
+    assert kept is not None
+    assert kept.key == ("id=9",)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", kept, copy, start=cursor, limits=FEW) as second:
+        second.done()
+        second.caught_up(source_server)
+    assert ids(copy) == [1, *range(10, 21), 100]
+    assert copy.rows[table, ("1",)]["v"] == "new"
+
+
+def test_every_cursor_of_a_chunk_loses_no_row_of_the_stream(source_server: SqlServer, database: str) -> None:
+    """A chunk's cursor lies between two transactions: what came before it does not come again, all others do."""
+    table = filled(source_server, database, 12)
+    other = filled(source_server, database, 1, "other")
+    stopping = threading.Event()
+
+    def write() -> None:
+        with source_server.connect() as connection, connection.cursor() as cursor:
+            number = 2
+            while not stopping.is_set():
+                cursor.execute(f"INSERT INTO {other} VALUES ({number}, 'new')")
+                number += 1
+                time.sleep(0.002)
+
+    writer = threading.Thread(target=write)
+    first = SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW)
+    writer.start()
+    try:
+        with first:
+            first.done()
+    finally:
+        stopping.set()
+        writer.join()
+    keys = {table: ("id",), other: ("id",)}
+    for at, chunk in enumerate(first.taken):
+        if chunk.chunk_end is None:
+            continue
+        before = Copy(keys)
+        for segment in first.taken[:at]:
+            before.take(segment.entries())
+        seen = [int(key[0] or 0) for name, key in before.rows if name == other]
+        rest = Copy(keys)
+        paused = SnapshotState("s1", (table,), phase=SnapshotPhase.PAUSED)
+        with SnapshotStream(source_server, rf"{database}\..*", paused, rest, start=chunk.chunk_end) as stream:
+            stream.caught_up(source_server)
+        coming = [int(key[0] or 0) for name, key in rest.rows if name == other]
+        assert sorted([*seen, *coming]) == list(range(2, rows_of(source_server, other) + 1))
+
+
+def test_a_full_ring_holds_the_snapshot_back(source_server: SqlServer, database: str) -> None:
+    """A snapshot holds no more than one chunk that the ring does not take, and ends at once when it is stopped."""
+    table = filled(source_server, database, 60)
+    stream = SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW)
+    stream.room.clear()
+    with stream:
+        until(stream.blocked.is_set, what="a chunk")
+        time.sleep(0.3)
+        assert not stream.taken
+        stream.room.set()
+        stream.done()
+
+
+def test_a_prepared_transaction_is_waited_for(source_server: SqlServer, database: str) -> None:
+    """If rows are delivered at XA PREPARE, a chunk without them would bring older ones behind them."""
+    table = filled(source_server, database, 9)
+    copy = Copy({table: ("id",)})
+    stream = SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW, xa=WhenXa.PREPARE)
+    xid = f"'{database}'"
+    source_server.execute(
+        f"XA START {xid}", f"UPDATE {table} SET v = 'new' WHERE id = 5", f"XA END {xid}", f"XA PREPARE {xid}"
+    )
+    with stream:
+        until(lambda: len(stream.chunks()) == 1, what="the first chunk")
+        until(lambda: (table, ("5",)) in copy.rows, what="the prepared row")
+        time.sleep(0.3)
+        assert len(stream.chunks()) == 1
+        source_server.execute(f"XA COMMIT {xid}")
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert copy.rows[table, ("5",)]["v"] == "new"
+
+
+def test_a_large_row_ends_its_chunk(source_server: SqlServer, database: str) -> None:
+    """Rows beyond the bytes of a chunk come with the next ones, and no row is lost or comes twice."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v LONGTEXT)",
+        *(f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 600000))" for number in range(1, 13)),
+        f"INSERT INTO {database}.t VALUES (13, REPEAT('y', 3000000))",
+    )
+    table = f"{database}.t"
+    copy = Copy({table: ("id",)})
+    limits = SnapshotLimits(bytes_most=1 << 20)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=limits) as stream:
+        last = stream.done()
+        sizes = [segment.ends[-1] for segment in stream.chunks()]
+    assert ids(copy) == list(range(1, 14))
+    assert last.rows == 13
+    assert max(sizes) < 6_000_000
+
+
+def test_a_row_of_several_packets(source_server: SqlServer, database: str) -> None:
+    """A row of more than 16 MiB is read whole."""
+    source_server.execute("SET GLOBAL max_allowed_packet = 67108864")
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v LONGTEXT)",
+        f"INSERT INTO {database}.t VALUES (1, REPEAT('x', 17000000)), (2, 'y'), (3, REPEAT('z', 16777209))",
+    )
+    table = f"{database}.t"
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy) as stream:
+        stream.done()
+    lengths = {key[0]: len(row["v"] or "") for (_, key), row in copy.rows.items()}
+    assert lengths == {"1": 17000000, "2": 1, "3": 16777209}
+
+
+def test_rows_a_second(source_server: SqlServer, database: str) -> None:
+    """The option bounds the rows a second."""
+    table = filled(source_server, database, 20)
+    began = time.monotonic()
+    limits = SnapshotLimits(rows_most=5, rows_per_s=20)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=limits) as stream:
+        stream.done()
+    assert time.monotonic() - began > 0.7
+
+
+def test_a_stop_ends_the_thread_at_once(source_server: SqlServer, database: str) -> None:
+    """A SELECT that takes long does not delay the stop."""
+    table = filled(source_server, database, 5)
+    snapshot = state(table, where={table: "SLEEP(20) = 0"})
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot):
+        time.sleep(0.5)
+        threads = [each for each in threading.enumerate() if each.name.startswith("snapshot-")]
+        began = time.monotonic()
+    assert len(threads) == 1
+    threads[0].join(5)
+    assert not threads[0].is_alive()
+    assert time.monotonic() - began < 5
+
+
+def test_a_select_that_takes_too_long_is_made_smaller(source_server: SqlServer, database: str) -> None:
+    """The server ends the SELECT after the limit; then fewer rows are asked for, at last one."""
+    table = filled(source_server, database, 6)
+    limits = SnapshotLimits(rows_most=6, select_s=0.5)
+    snapshot = state(table, where={table: "SLEEP(0.2) = 0"})
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, copy, limits=limits) as stream:
+        stream.done()
+        chunks = len(stream.chunks())
+    assert ids(copy) == list(range(1, 7))
+    assert chunks >= 3
+
+
+@pytest.fixture
+def mysql_without_gtids() -> Iterator[SqlServer]:
+    """Yield MySQL without GTIDs and performance schema."""
+    with MySQL(gtid=False) as server:
+        yield server
+
+
+def test_a_locking_read_waits_for_a_row_and_no_longer(mysql_without_gtids: SqlServer, database: str) -> None:
+    """Without GTIDs the chunk waits for the transactions that change its rows, and sees what they commit."""
+    server = mysql_without_gtids
+    table = filled(server, database, 6)
+    copy = Copy({table: ("id",)})
+    with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {table} SET v = 'new' WHERE id = 5")
+        with SnapshotStream(server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+            until(lambda: len(stream.chunks()) == 1, what="the first chunk")
+            time.sleep(0.3)
+            assert len(stream.chunks()) == 1
+            connection.commit()
+            stream.done()
+    assert copy.rows[table, ("5",)]["v"] == "new"

@@ -1,0 +1,231 @@
+"""A snapshot beside writers that change its rows as fast as they can: the copy equals the table, row by row.
+
+Group commit is stretched, so that transactions reach the stream long before a SELECT sees them.
+CANAL_HA_SNAPSHOT_PASSES (how often the table is read) and CANAL_HA_SNAPSHOT_WRITERS make a long run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pymysql
+import pytest
+
+from canal_ha.source.snapshot import source as source_module
+from canal_ha.source.snapshot.junction import Junction, Opened, Watched
+from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.source.snapshot.source import SnapshotSource
+from canal_ha.source.snapshot.watermark import Visibility
+from lab import MariaDB, MySQL, SqlServer
+from tests.node.snapshots import Copy, Place, Row, SnapshotStream, state
+
+pytestmark = pytest.mark.real
+
+PASSES = int(os.environ.get("CANAL_HA_SNAPSHOT_PASSES", "25"))
+WRITERS = int(os.environ.get("CANAL_HA_SNAPSHOT_WRITERS", "4"))
+KEYS = 40
+FEW = SnapshotLimits(rows_most=9)
+
+STRETCHED = {
+    "mysql": ("SET GLOBAL binlog_group_commit_sync_delay = 15000",),
+    "mariadb": ("SET GLOBAL binlog_commit_wait_count = 100", "SET GLOBAL binlog_commit_wait_usec = 4000"),
+}
+
+
+def mysql_with_gtids() -> SqlServer:
+    """Commits in the order of the binlog, the default."""
+    return MySQL()
+
+
+def mysql_out_of_order() -> SqlServer:
+    """Commits in any order."""
+    return MySQL(extra=["--binlog-order-commits=OFF"])
+
+
+def mysql_without_gtids() -> SqlServer:
+    """The account has no right to log_status: SELECTs lock their rows."""
+    return MySQL(gtid=False)
+
+
+def mysql_log_status() -> SqlServer:
+    """The account has the right to log_status."""
+    return MySQL(gtid=False, extra=["--performance-schema=ON"])
+
+
+WAYS = {
+    mysql_with_gtids: Visibility.OWNED_GTIDS,
+    mysql_out_of_order: Visibility.OWNED_GTIDS,
+    mysql_without_gtids: Visibility.LOCKING_READ,
+    mysql_log_status: Visibility.LOG_STATUS,
+    MariaDB: Visibility.CONSISTENT_SNAPSHOT,
+}
+
+
+class Writers:
+    """A context manager: threads that update, insert and delete the rows of few keys."""
+
+    def __init__(self, server: SqlServer, schema: str) -> None:
+        self._server, self._schema = server, schema
+        self._stopping = threading.Event()
+        self.commits = 0
+        self.errors: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(WRITERS)]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the writers."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        assert not self.errors, self.errors
+
+    def _run(self, seed: int) -> None:
+        try:
+            self._write(Random(seed))
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _write(self, random: Random) -> None:
+        with self._server.connect(autocommit=False, database=self._schema) as connection:
+            cursor = connection.cursor()
+            while not self._stopping.is_set():
+                key = random.randrange(KEYS)
+                try:
+                    # the row of `versions` orders all changes of a key, also beyond a DELETE
+                    cursor.execute(f"UPDATE versions SET v = v + 1 WHERE id = {key}")
+                    cursor.execute(f"SELECT v FROM versions WHERE id = {key}")
+                    version = cursor.fetchall()[0][0]
+                    if random.random() < 0.3:
+                        cursor.execute(f"DELETE FROM t WHERE id = {key}")
+                        if random.random() < 0.5:
+                            cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, '{seed_text(random)}')")
+                    else:
+                        changed = cursor.execute(
+                            f"UPDATE t SET version = {version}, v = '{seed_text(random)}' WHERE id = {key}"
+                        )
+                        if not changed:
+                            cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, 'new')")
+                    connection.commit()
+                    self.commits += 1
+                except pymysql.OperationalError as error:
+                    if error.args[0] not in (1205, 1213):
+                        raise
+                    connection.rollback()
+
+
+def seed_text(random: Random) -> str:
+    """Return a text of some length."""
+    return "x" * random.randrange(200)
+
+
+def prepared(server: SqlServer, schema: str) -> str:
+    """Create and fill the tables, stretch group commit, and return the filter of the stream."""
+    server.execute(
+        f"CREATE DATABASE {schema}",
+        f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, version BIGINT NOT NULL, v VARCHAR(200))",
+        f"CREATE TABLE {schema}.versions (id INT PRIMARY KEY, v BIGINT NOT NULL)",
+        *(f"INSERT INTO {schema}.versions VALUES ({key}, 1)" for key in range(KEYS)),
+        *(f"INSERT INTO {schema}.t VALUES ({key}, 1, 'old')" for key in range(KEYS)),
+        *STRETCHED[server.flavor],
+    )
+    return rf"{schema}\.t"
+
+
+def grant_log_status(server: SqlServer) -> None:
+    """Give the account the rights to log_status."""
+    server.execute("GRANT BACKUP_ADMIN ON *.* TO canal", "GRANT SELECT ON performance_schema.log_status TO canal")
+
+
+def differences(server: SqlServer, schema: str, copy: Copy) -> list[object]:
+    """Return the rows in which the copy and the table differ."""
+    rows = server.query(f"SELECT * FROM {schema}.t")
+    expected: dict[Place, Row] = {
+        (f"{schema}.t", (str(row["id"]),)): {name: str(value) for name, value in row.items()} for row in rows
+    }
+    places = expected.keys() | copy.rows.keys()
+    return [
+        (place, expected.get(place), copy.rows.get(place))
+        for place in places
+        if expected.get(place) != copy.rows.get(place)
+    ]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], database: str) -> None:
+    """No row is lost, none is older than the stream has brought it, and none comes back after its DELETE."""
+    with make() as server:
+        filter_ = prepared(server, database)
+        if WAYS[make] is Visibility.LOG_STATUS:
+            grant_log_status(server)
+        table = f"{database}.t"
+        copy = Copy({table: ("id",)}, version="version")
+        with Writers(server, database) as writers:
+            stream = SnapshotStream(server, filter_, state(*[table] * PASSES), copy, limits=FEW)
+            with stream:
+                began = time.monotonic()
+                last = stream.done(seconds=PASSES * 20)
+                seconds = time.monotonic() - began
+                writers.stop()
+                stream.caught_up(server)
+                print(f"{make.__name__}: {last.chunks} chunks, {writers.commits} commits, {seconds:.1f} s")
+                assert not stream.failures
+        assert not copy.older
+        assert not differences(server, database, copy)
+        assert last.chunks >= PASSES * 3
+        assert copy.snapshot_rows > 0
+
+
+@contextmanager
+def unsafe(way: Visibility) -> Iterator[None]:
+    """Take away the wait for visibility: read without it, on MariaDB with a view from before the window."""
+    patch = pytest.MonkeyPatch()
+    if way is Visibility.CONSISTENT_SNAPSHOT:
+        sources: list[SnapshotSource] = []
+        made, opened = SnapshotSource.__init__, Junction.open
+
+        def remember(self: SnapshotSource, *args: object, **options: object) -> None:
+            made(self, *args, **options)  # type: ignore[arg-type]  # passed on as they come
+            sources.append(self)
+
+        def early(self: Junction, watched: Watched) -> Opened | None:
+            sources[-1]._session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            time.sleep(0.03)
+            return opened(self, watched)
+
+        patch.setattr(SnapshotSource, "__init__", remember)
+        patch.setattr(Junction, "open", early)
+    patch.setattr(source_module, "wait_visible", lambda *args: False)
+    try:
+        yield
+    finally:
+        patch.undo()
+
+
+@pytest.mark.parametrize("make", [mysql_with_gtids, MariaDB], ids=lambda make: make.__name__)
+def test_a_read_without_the_wait_for_visibility_is_noticed(make: type[SqlServer], database: str) -> None:
+    """The comparison above sees older rows if a chunk is read before it sees what the stream has brought."""
+    with make() as server, unsafe(WAYS[make]):
+        filter_ = prepared(server, database)
+        table = f"{database}.t"
+        copy = Copy({table: ("id",)}, version="version")
+        with (
+            Writers(server, database),
+            SnapshotStream(server, filter_, state(*[table] * 1000), copy, limits=FEW) as stream,
+        ):
+            until_s = time.monotonic() + 30
+            while not copy.older and time.monotonic() < until_s:
+                time.sleep(0.05)
+            chunks = len(stream.chunks())
+        assert copy.older, f"{chunks} chunks"

@@ -1,0 +1,61 @@
+"""A snapshot goes on when the stream goes on with another server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from canal_ha.source.snapshot.pace import SnapshotLimits
+from lab import MariaDB, MySQL
+from tests.node.snapshots import Copy, SnapshotStream, state
+from tests.positions.pair import Pair, Writer, paired
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+TABLE = "shop.t"
+ROWS = 600
+
+
+@pytest.fixture(params=[MariaDB, MySQL], ids=["mariadb", "mysql"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Yield a master with rows and its standby."""
+    with paired(request.param, gtid=request.param is MySQL) as made:
+        made.master.execute(
+            "INSERT INTO shop.t VALUES " + ", ".join(f"({number}, 'old')" for number in range(1, ROWS + 1))
+        )
+        made.caught_up()
+        yield made
+
+
+def test_a_switch_in_the_middle_loses_no_row(pair: Pair) -> None:
+    """The chunk that is read during the switch is read again on the other server; the rest is read there."""
+    copy = Copy({TABLE: ("id",)})
+    stream = SnapshotStream(
+        pair.master,
+        r"shop\.t",
+        state(TABLE),
+        copy,
+        limits=SnapshotLimits(rows_most=10, rows_per_s=300),
+        standby_port=pair.standby.port,
+    )
+    with stream:
+        with Writer(pair.master, ROWS + 1):
+            until(lambda: len(stream.chunks()) > 10, what="some chunks")
+            pair.lag()  # the standby has less than the snapshot has read
+            time.sleep(0.3)
+        pair.lag(over=True)
+        pair.promote()
+        stream.upstreams.switch("standby", "a test")
+        pair.standby.execute("INSERT INTO shop.t VALUES (90001, 'new')", "UPDATE shop.t SET word = 'new' WHERE id < 50")
+        last = stream.done()
+        stream.caught_up(pair.standby)
+        moved = [segment.source.port for segment in stream.taken]
+    assert moved[-1] == pair.standby.port
+    assert last.rows >= ROWS
+    rows = pair.standby.query("SELECT id, word FROM shop.t")
+    assert {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()} == {
+        int(row["id"]): row["word"] for row in rows
+    }

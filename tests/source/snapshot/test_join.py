@@ -1,0 +1,342 @@
+"""The parts of a snapshot that need no server: keys, pace, window, result sets, statements, and the junction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.errors import RingClosed, SnapshotRefused
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.table import Column
+from canal_ha.source.snapshot.junction import Junction, Watched
+from canal_ha.source.snapshot.key import TableKey, key_of
+from canal_ha.source.snapshot.marker import marker
+from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.result_set import RawRows, values_of
+from canal_ha.source.snapshot.statements import concerns
+from canal_ha.source.snapshot.watermark import Reached
+from canal_ha.source.snapshot.window import Window
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.segments import HERE, Item, segment
+from tests.waiting import until
+
+COLUMNS = (
+    Column("id", "bigint(20) unsigned"),
+    Column("Name", "varchar(20)", charset="utf8mb4"),
+    Column("raw", "binary(3)"),
+    Column("at", "datetime(6)"),
+    Column("kind", "enum('a','b')"),
+    Column("addr", "inet6"),
+    Column("doc", "json"),
+)
+CHARSETS = {"Name": "utf8mb4"}
+
+
+def index(name: str, *columns: str | None, **more: Any) -> list[dict[str, Any]]:
+    """Return the rows of SHOW INDEX for a unique key."""
+    return [
+        {"Key_name": name, "Seq_in_index": at, "Column_name": column, "Non_unique": 0, "Sub_part": None, "Null": ""}
+        | more
+        for at, column in enumerate(columns, 1)
+    ]
+
+
+def key(*columns: str) -> TableKey:
+    """Return the primary key of these columns."""
+    found = key_of(COLUMNS, CHARSETS, index("PRIMARY", *columns))
+    assert found is not None
+    return found
+
+
+# ---- keys
+
+
+def test_the_primary_key_comes_first() -> None:
+    """Then unique keys by name; those that cannot tell every row apart are left out."""
+    unique = index("a", "raw") + index("b", "id", Sub_part=3)
+    assert key_of(COLUMNS, CHARSETS, unique + index("PRIMARY", "id")).names == ("id",)  # type: ignore[union-attr]  # there
+    assert key_of(COLUMNS, CHARSETS, unique).names == ("raw",)  # type: ignore[union-attr]  # as above
+    for unusable in (
+        index("a", "id", Null="YES"),
+        index("a", "Name", Sub_part=5),
+        index("a", None),
+        index("a", "id", Non_unique=1),
+        index("a", "doc"),
+    ):
+        assert key_of(COLUMNS, CHARSETS, unusable) is None
+    assert key_of(COLUMNS, {}, index("a", "Name")) is None
+
+
+def test_the_condition_begins_behind_a_key() -> None:
+    """The order of the key's columns decides, and each value stands as its type needs it."""
+    one = key("id")
+    assert one.condition(one.texts([b"7"])) == "`id` > 7"
+    two = key("Name", "id")
+    texts = two.texts([b"7", "a'ü".encode()])
+    assert texts == ("Name=0x6127c3bc", "id=7")
+    assert two.condition(texts) == (
+        "`Name` >= _utf8mb4 X'6127c3bc' AND (`Name` > _utf8mb4 X'6127c3bc'"
+        " OR (`Name` = _utf8mb4 X'6127c3bc' AND (`id` > 7)))"
+    )
+    assert two.order == "`Name`, `id`"
+    others = key("raw", "at", "kind", "addr")
+    texts = others.texts([b"", b"", b"\0'\xff", b"2020-01-02 03:04:05.000006", b"2", b"\x01" * 16])
+    assert texts == ("raw=0x0027ff", "at=2020-01-02 03:04:05.000006", "kind=2", "addr=0x" + "01" * 16)
+    assert "`at` > '2020-01-02 03:04:05.000006'" in others.condition(texts)
+    assert others.order.endswith("CAST(`kind` AS UNSIGNED), CAST(`addr` AS BINARY(16))")
+    assert others.index == ""
+    assert two.index == "PRIMARY"
+
+
+@pytest.mark.parametrize("text", ["id=7 OR 1", "id=", "id", "uid=7", "id='7'", "id=7;", "id=0x7", "id=1e", "=7"])
+def test_a_text_that_is_no_value_of_the_key_never_becomes_sql(text: str) -> None:
+    """Whoever can write a cursor must not write statements."""
+    assert not key("id").continues((text,))
+    assert not key("id").continues(())
+    assert not key("at").continues(("at=2020' OR '1",))
+    assert not key("Name").continues(("Name=0x6' OR X'61",))
+
+
+# ---- pace
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), max_size=20),
+    st.integers(1, 10**6),
+    st.integers(1, 10**7),
+    st.integers(0, 10**6),
+)
+def test_a_chunk_has_rows_and_keeps_the_limits(
+    taken: list[tuple[int, float]], rows_most: int, bytes_most: int, row_bytes: int
+) -> None:
+    """Whatever chunks take, the next one asks for at least one row and for at most the limit."""
+    limits = SnapshotLimits(rows_most=rows_most, bytes_most=bytes_most)
+    pace = Pace(limits, row_bytes)
+    for size, seconds in taken:
+        assert 1 <= pace.rows <= rows_most
+        pace.took(pace.rows, size, seconds)
+    assert 1 <= pace.rows <= rows_most
+
+
+def test_the_pace_finds_the_target() -> None:
+    """A server that reads 10,000 rows a second gets chunks of that size, and rows of 1 KB fill the bytes."""
+    pace = Pace(SnapshotLimits())
+    assert pace.rows == 1000
+    for _ in range(10):
+        pace.took(pace.rows, pace.rows, pace.rows / 10_000)
+    assert pace.rows == 10_000
+    for _ in range(10):
+        pace.took(pace.rows, pace.rows * 1024, 0.001)
+    assert pace.rows == (4 << 20) // 1024
+    assert pace.too_long()
+    assert pace.rows == (4 << 20) // 2048
+    pace.took(0, 0, 0.0)
+    assert pace.rows == (4 << 20) // 2048
+    assert Pace(SnapshotLimits(), row_bytes=1 << 20).rows == 4
+    assert not Pace(SnapshotLimits(rows_most=1)).too_long()
+    assert Pace(SnapshotLimits(rows_per_s=100)).pause_s(50, 0.1) == pytest.approx(0.4)
+    assert Pace(SnapshotLimits()).pause_s(50, 0.1) == 0
+
+
+# ---- the window
+
+
+def test_rows_that_the_stream_brings_are_left_out() -> None:
+    """Whether they come before the chunk's keys are known or after that; others do not count."""
+    window = Window()
+    window.record([("1",), ("9",)])
+    window.read([("1",), ("2",), ("3",)])
+    window.record([("3",), ("8",)])
+    assert window.left_out == [0, 2]
+    assert window.valid
+    assert window.recorded
+
+
+def test_a_window_keeps_no_end_of_keys() -> None:
+    """A stream far behind could bring any number of rows before the SELECT is done."""
+    window = Window(most=3)
+    window.record([(str(number),) for number in range(4)])
+    assert window.overflowed
+    assert not window.valid
+    assert not window.recorded
+
+
+# ---- result sets
+
+
+def test_values_of_the_last_row() -> None:
+    """NULL is told from an empty text; long values have longer prefixes."""
+    values = [b"1", None, b"", b"x" * 300, b"y" * 70000]
+    content = b"\x011\xfb\x00\xfc" + (300).to_bytes(2, "little") + b"x" * 300
+    content += b"\xfd" + (70000).to_bytes(3, "little") + b"y" * 70000
+    packets = b"\1\0\0\0?" + len(content).to_bytes(3, "little") + b"\5" + content
+    assert values_of(RawRows(memoryview(packets), 2, 5, complete=True)) == values
+
+
+# ---- statements
+
+
+def entry(sql: str, *, schema: str = "shop", table: str = "orders", ddl: bool = True) -> bytes:
+    """Return the entry of a statement."""
+    change = pb.RowChange(isDdl=ddl, sql=sql)
+    header = pb.Header(schemaName=schema, tableName=table)
+    return pb.Entry(header=header, entryType=pb.ROWDATA, storeValue=change.SerializeToString()).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (entry("ALTER TABLE orders ADD x INT"), True),
+        (entry("RENAME TABLE a TO b, ORDERS TO c", table="a"), True),
+        (entry("DROP DATABASE Shop", table=""), True),
+        (entry("", table=""), True),
+        (entry("CREATE TABLE b (id INT)", table="b"), False),
+        (entry("DROP DATABASE other", schema="other", table=""), False),
+        (entry("UPDATE orders SET x = 1", table="", ddl=False), False),
+    ],
+)
+def test_statements_that_may_change_the_table(raw: bytes, expected: bool) -> None:
+    """The original statements of changed rows do not count: the rows themselves do."""
+    assert concerns(raw, schema="shop", table="orders") is expected
+
+
+# ---- the junction
+
+
+JOURNAL = "mysql-bin.000001"
+
+
+class Stage:
+    """A junction whose feed the test plays."""
+
+    def __init__(self) -> None:
+        self.taken: list[Segment] = []
+        self.decoded: LogPosition | None = LogPosition(JOURNAL, 100, server="s")
+        self.keys: list[tuple[str, ...]] = []
+        self.closed = False
+        self.junction = Junction(self._accept, lambda: self.decoded)
+
+    def _accept(self, segment: Segment) -> None:
+        if self.closed:
+            raise RingClosed("closed")
+        self.taken.append(segment)
+
+    def watched(self, altered: bool = False) -> Watched:
+        return Watched(self._keys, lambda raw: altered)
+
+    def _keys(self, segment: Segment) -> Iterable[tuple[str, ...]]:
+        return self.keys
+
+    def feed(self, offset: int, *, cut: bool = False, kind: EntryKind = EntryKind.ROWS, decoded: bool = True) -> None:
+        """Let the feed pass a segment on, which ends 10 bytes behind `offset`."""
+        items = [Item(offset - 5, kind)] + ([] if cut else [Item(offset, EntryKind.END)])
+        self.junction.accept(replace(segment(items), cut=cut))
+        if decoded and not cut:
+            self.decoded = LogPosition(JOURNAL, offset + 10, server="s")
+
+
+def made(at: LogPosition) -> Segment:
+    """Return a chunk without rows."""
+    return marker(at, HERE)
+
+
+def test_a_window_opens_and_closes_between_transactions() -> None:
+    """Inside a transaction the snapshot waits; what came before the window counts as brought."""
+    stage = Stage()
+    stage.feed(110, cut=True)
+    opened: list[Any] = []
+    thread = threading.Thread(target=lambda: opened.append(stage.junction.open(stage.watched())))
+    thread.start()
+    thread.join(0.1)
+    assert not opened
+    stage.feed(120, decoded=False)
+    stage.feed(140, cut=True)  # the window opens before it
+    thread.join(5)
+    (window,) = opened
+    assert (window.brought.journal, window.brought.offset) == (JOURNAL, 121)
+    used: list[bool] = []
+    thread = threading.Thread(target=lambda: used.append(stage.junction.put(Reached(JOURNAL, 150, "s"), made)))
+    thread.start()
+    stage.feed(145, cut=True)
+    stage.decoded = LogPosition(JOURNAL, 135, server="s")
+    thread.join(0.1)
+    assert not used
+    stage.feed(160)
+    thread.join(5)
+    assert used == [True]
+    assert stage.taken[-1].offsets[0] == 170
+    assert bytes(stage.taken[-1].kinds) == bytes([EntryKind.BEGIN, EntryKind.END])
+
+
+def test_keys_and_statements_count_while_a_window_is_open() -> None:
+    """Before it and after it, nothing is looked at."""
+    stage = Stage()
+    stage.keys = [("1",)]
+    stage.feed(110)
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    before = opened.window.recorded
+    stage.feed(130)
+    assert (before, opened.window.recorded) == (False, True)
+    opened.window.read([("1",)])
+    assert opened.window.left_out == [0]
+    assert stage.junction.put(Reached(JOURNAL, 140, "s"), made)
+    later = stage.junction.open(stage.watched(altered=True))
+    assert later is not None
+    stage.feed(150, kind=EntryKind.DDL)
+    assert later.window.altered
+    assert not stage.junction.put(Reached(JOURNAL, 150, "s"), made)
+
+
+def test_another_server_makes_the_window_useless() -> None:
+    """Positions of two servers cannot be compared."""
+    stage = Stage()
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    stage.junction.moved()
+    assert not stage.junction.put(Reached(JOURNAL, 100, "s"), made)
+
+
+def test_keys_that_cannot_be_read_end_the_snapshot_alone() -> None:
+    """The stream's segment passes."""
+
+    def refuse(segment: Segment) -> Iterable[tuple[str, ...]]:
+        raise SnapshotRefused("no key")
+
+    stage = Stage()
+    opened = stage.junction.open(Watched(refuse, lambda raw: False))
+    assert opened is not None
+    stage.feed(110)
+    assert len(stage.taken) == 1
+    assert isinstance(opened.window.refused, SnapshotRefused)
+
+
+def test_a_stop_ends_every_wait() -> None:
+    """Also while the stream has no position."""
+    stage = Stage()
+    stage.decoded = None
+    opened: list[Any] = []
+    thread = threading.Thread(target=lambda: opened.append(stage.junction.open(stage.watched())))
+    thread.start()
+    stage.junction.stop()
+    until(lambda: bool(opened), what="the end")
+    assert opened == [None]
+
+
+def test_a_closed_ring_ends_the_snapshot() -> None:
+    """The error of the ring reaches the snapshot's thread, and the feed's with its own segment."""
+    stage = Stage()
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    stage.closed = True
+    with pytest.raises(RingClosed):
+        stage.junction.put(Reached(JOURNAL, 100, "s"), made)
+    with pytest.raises(RingClosed):
+        stage.feed(110)
