@@ -21,6 +21,7 @@ from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.position import LogPosition
 from canal_ha.node.claims import OwnedClaim
+from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
@@ -87,8 +88,16 @@ class Node:
         accounts = Accounts()
         self.entrance = Entrance(lambda: accounts, self.process)
         load = PortLoad(PortLimits())
-        unread, audit = UnreadReplies(load.limits.reply_bytes), Audit(self.process)
-        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), load, unread, audit)  # type: ignore[arg-type]  # stand-ins
+        self.shared = Shared(
+            self.embedded,
+            _Uncounted(),  # type: ignore[arg-type]  # a stand-in
+            self.process,
+            _Quiet(),  # type: ignore[arg-type]  # a stand-in
+            load,
+            RequestsAhead(load.limits.ahead_bytes),
+            UnreadReplies(load.limits.reply_bytes),
+            Audit(self.process),
+        )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
             self.cluster.add(destination)
