@@ -65,7 +65,7 @@ def _open(assault: Assault, stack: ExitStack, count: int, sources: Sequence[str]
 
 def _refuses(assault: Assault, source: str, text: str) -> bool:
     """Return whether a login from an address is refused with a text. The node tells only a hundred at a time why."""
-    deadline = time.monotonic() + CONNECT_S * assault.slow
+    deadline = time.monotonic() + LOGIN_S / 2
     while (refusal := _log_in(assault, source)) and time.monotonic() < deadline:
         if text in refusal:
             return True
