@@ -313,6 +313,9 @@ class _TypedSession:
     def receive(self, data: bytes) -> None:
         pass
 
+    def discard(self) -> None:
+        self.requests.clear()
+
     def next(self) -> Request | None:
         if self._current is not None or not self.requests:
             return None
