@@ -150,6 +150,18 @@ def test_memory_of_what_is_remembered_is_free() -> None:
     assert id(buffers.take()) == known
 
 
+def test_a_transaction_of_which_only_the_end_is_kept_has_its_fingerprint() -> None:
+    """The first piece of a large transaction is not kept when much comes behind it, but its last rows are."""
+    server = Server(1)
+    large = server.transactions([[str(number)] for number in range(4080)])
+    more = server.transactions(*[[[str(number)] for number in range(5)]] * (KEPT - 1))
+    recent = Recent()
+    recent.add(large, 0, len(large) - 2)
+    recent.add(large, len(large) - 2)
+    recent.add(more)
+    assert recent.fingerprints() == (*trail_of(large), *trail_of(more))
+
+
 def test_only_the_newest_are_looked_at() -> None:
     """The newest fingerprints are right for any number of transactions since the last look, whole or in pieces."""
     server = Server(1)

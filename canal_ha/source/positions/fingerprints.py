@@ -174,8 +174,9 @@ class Units:
         if outside >= 0:
             self._forget()
             first = outside + 1
-        if first < last:
-            self._rows += sum(copied.row_counts[first:last])
+        self._rows += sum(copied.row_counts[first:last])
+        rows = (index for index in range(last - 1, first - 1, -1) if kinds[index] == EntryKind.ROWS)
+        self._tail.extend((copied, index) for index in reversed([*islice(rows, ROWS)]))
 
     def _forget(self) -> None:
         self._rows = 0
