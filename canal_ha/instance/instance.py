@@ -606,7 +606,7 @@ class Instance:
         return self._streams[client_id]
 
     @property
-    def _remember(self) -> Callable[[str], Remembered] | None:
+    def _remember(self) -> Callable[[LogPosition], Remembered] | None:
         """Begins to remember what a client acknowledges; None if that is of no use.
 
         Fingerprints are of transactions. Without the ends of transactions nobody can tell one from the next.

@@ -50,6 +50,9 @@ class Remembered(Protocol):
     def trail(self) -> str:
         """Return the fingerprints as text, for a cursor."""
 
+    def origins(self) -> str:
+        """Return those of each origin's last transaction, as of the last `trail`."""
+
 
 KeepServers = Callable[[tuple[str, ...]], None]
 """Makes durable from which servers a destination reads, and returns then. Any thread except the reactor's.
@@ -78,7 +81,7 @@ class SourceSwitch(Protocol):
         reason: for the log.
         """
 
-    def remember(self, trail: str, /) -> Remembered:
+    def remember(self, cursor: LogPosition, /) -> Remembered:
         """Begin to remember what is acknowledged, from the fingerprints of a cursor on."""
 
 

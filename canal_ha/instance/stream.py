@@ -96,7 +96,7 @@ class Stream:
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
         cut: Callable[[Accept], Accept] = lambda accept: accept,
-        remember: Callable[[str], Remembered] | None = None,
+        remember: Callable[[LogPosition], Remembered] | None = None,
     ) -> None:
         """Make a parked stream.
 
@@ -281,7 +281,9 @@ class Stream:
 
     def with_trail(self, cursor: LogPosition) -> LogPosition:
         """Return the cursor with the fingerprints that tell its place in another server's binlog."""
-        return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
+        if self._recent is None:
+            return cursor
+        return replace(cursor, trail=self._recent.trail(), origins=self._recent.origins())
 
     def hash_trail(self) -> None:
         """Do the work of `with_trail` for all that is acknowledged by now."""
@@ -329,7 +331,7 @@ class Stream:
         self._check_room()
         self._abandon_ring()
         if self._remember and self._recent is None:
-            self._recent = self._remember(cursor.trail)
+            self._recent = self._remember(cursor)
         wakeup = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring))
         ring = Ring(
             buffer_size=self._config.buffer_size,

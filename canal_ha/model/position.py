@@ -35,7 +35,7 @@ class BinlogServer:
 class LogPosition:
     """A place in the binlog of one source.
 
-    Equality ignores server, trail, mark and snapshot.
+    Equality ignores server, trail, origins, mark and snapshot.
 
     journal: file name.
     offset: start of the event in that file, bytes.
@@ -48,6 +48,7 @@ class LogPosition:
     sub_index: entry within a compressed payload, whose entries share one offset.
     server: identity of the server that wrote this binlog: server_uuid, or server_id on MariaDB; "" when unknown.
     trail: fingerprints of the last delivered transactions, to find the place again in another server's binlog.
+    origins: fingerprints of the last delivered transaction of each server that wrote it first.
     mark: text that the client sent with its acknowledgement of this position; "" if none.
     snapshot: progress of the client's snapshot, a JSON object's text; "" if it never had one.
     part: number of the source, from 1, in a merged stream; 0 if there is one source.
@@ -65,6 +66,7 @@ class LogPosition:
     sub_index: int = 0
     server: str = field(default="", compare=False)
     trail: str = field(default="", compare=False)
+    origins: str = field(default="", compare=False)
     mark: str = field(default="", compare=False)
     snapshot: str = field(default="", compare=False)
     part: int = 0
@@ -138,7 +140,8 @@ class LogPosition:
         if self.snapshot:
             entry["snapshot"] = json.loads(self.snapshot)
         if self.server or self.trail:
-            entry["source"] = {"at": self.offset, "server": self.server, "trail": self.trail}
+            origins = {"origins": self.origins} if self.origins else {}
+            entry["source"] = {"at": self.offset, **origins, "server": self.server, "trail": self.trail}
         entry["timestamp"] = self.timestamp_ms
         address = {"address": self.address, "port": self.port}
         body: dict[str, Any] = {"@type": TYPE_NAME} if with_type else {}
@@ -191,6 +194,7 @@ class LogPosition:
             consumed="consumed" in entry and entry["consumed"] == offset,
             server=_text(known, "server"),
             trail=_text(known, "trail"),
+            origins=_text(known, "origins"),
             mark=_text(marked, "text"),
             snapshot=_object_text(entry, "snapshot"),
             part=_integer(body, "part", 0),

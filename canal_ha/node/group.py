@@ -48,8 +48,11 @@ class GroupOrigin:
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a feed that merges the feeds of all sources, not started."""
         config = self._config
-        trails = _split(request.start.trail)
-        starts = [replace(at, trail=trails.get(at.part, "")) for at in parts(config, request.start)]
+        trails, lasts = _split(request.start.trail), _split(request.start.origins)
+        starts = [
+            replace(at, trail=trails.get(at.part, ""), origins=lasts.get(at.part, ""))
+            for at in parts(config, request.start)
+        ]
         members = [
             MergedSource(member.source_name, origin.open_feed, start)
             for member, origin, start in zip(config.members, self._origins, starts, strict=True)
@@ -142,16 +145,17 @@ class _Switches:
             )
         return self._switches[int(number) - 1].switch(role or "other", reason)
 
-    def remember(self, trail: str) -> _Trails:
+    def remember(self, cursor: LogPosition) -> _Trails:
         """See SourceSwitch."""
-        return _Trails(trail)
+        return _Trails(cursor)
 
 
 class _Trails:
     """Keeps the fingerprints of each source. Their text is `1:….2:…`."""
 
-    def __init__(self, start: str) -> None:
-        self._recent = {part: Recent(trail) for part, trail in _split(start).items()}
+    def __init__(self, start: LogPosition) -> None:
+        lasts = _split(start.origins)
+        self._recent = {part: Recent(trail, lasts.get(part, "")) for part, trail in _split(start.trail).items()}
 
     @staticmethod
     def copy(segment: Segment, first: int, last: int) -> tuple[int, Copied]:
@@ -167,11 +171,19 @@ class _Trails:
 
     def trail(self) -> str:
         """See Recent."""
-        return ".".join(f"{part}:{recent.trail()}" for part, recent in sorted(self._recent.items()))
+        return _joined({part: recent.trail() for part, recent in self._recent.items()})
+
+    def origins(self) -> str:
+        """See Recent."""
+        return _joined({part: recent.origins() for part, recent in self._recent.items()})
 
 
-def _split(trail: str) -> dict[int, str]:
-    pairs = [each.partition(":") for each in trail.split(".")]
+def _joined(texts: Mapping[int, str]) -> str:
+    return ".".join(f"{part}:{text}" for part, text in sorted(texts.items()))
+
+
+def _split(joined: str) -> dict[int, str]:
+    pairs = [each.partition(":") for each in joined.split(".")]
     return {int(part): text for part, colon, text in pairs if colon and part.isdecimal()}
 
 

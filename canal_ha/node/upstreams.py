@@ -283,9 +283,9 @@ class Upstreams:
         self._tell("source.switched", old=old.address, new=new.address, role=role.value, reason=reason, alarm=True)
         return new.address
 
-    def remember(self, trail: str) -> Recent:
+    def remember(self, cursor: LogPosition) -> Recent:
         """See SourceSwitch."""
-        return Recent(trail)
+        return Recent(cursor.trail, cursor.origins)
 
     # ---- feeds
 

@@ -317,7 +317,7 @@ def accepted(cursor: LogPosition | None = None) -> bytes:
     """Build a successful ACK, whose body is empty without a cursor. cursor: for a client that asked for it."""
     if cursor is None:
         return _server_frame(pb.ACK, pb.Ack())
-    sent = replace(cursor, trail="")  # the client has no use for it
+    sent = replace(cursor, trail="", origins="")  # the client has no use for them
     return _server_frame(pb.ACK, pb.Ack(cursor=sent.to_json(with_type=False)))
 
 

@@ -341,6 +341,10 @@ class NothingRemembered:
         """See Remembered."""
         return ""
 
+    def origins(self) -> str:
+        """See Remembered."""
+        return ""
+
 
 class MemoryOrigin:
     """The source of one instance. Implements Origin, SourceView and SourceSwitch. process: of the instance.
@@ -447,6 +451,6 @@ class MemoryOrigin:
                 feed.wake()
         return other.name
 
-    def remember(self, trail: str, /) -> NothingRemembered:
+    def remember(self, cursor: LogPosition, /) -> NothingRemembered:
         """See SourceSwitch."""
         return NothingRemembered()

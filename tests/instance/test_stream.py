@@ -91,8 +91,9 @@ def transactions(count: int, *, first: int = 0) -> Segment:
 class Remembering:
     """A trail that holds the text of each entry."""
 
-    def __init__(self, trail: str) -> None:
-        self.said = trail.split(",") if trail else []
+    def __init__(self, cursor: LogPosition) -> None:
+        self.said = cursor.trail.split(",") if cursor.trail else []
+        self.last = cursor.origins
 
     @staticmethod
     def copy(segment: Segment, first: int, last: int) -> list[str]:
@@ -100,9 +101,13 @@ class Remembering:
 
     def add_copy(self, piece: list[str]) -> None:
         self.said += piece
+        self.last = piece[-1]
 
     def trail(self) -> str:
         return ",".join(self.said)
+
+    def origins(self) -> str:
+        return self.last
 
 
 class Bench:
@@ -574,9 +579,10 @@ def test_the_trail_is_that_of_the_cursor() -> None:
     assert bench.stream.with_trail(cursor).trail == "begin 0,rows 0,end 0"
     bench.stream.restart()
     assert bench.requests[-1].start.trail == "begin 0,rows 0,end 0"
-    bench.meta.replaced(1001, LogPosition(JOURNAL, 200, trail="mine"))
+    assert bench.requests[-1].start.origins == "end 0"
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 200, trail="mine", origins="too"))
     bench.stream.rewind()
-    assert bench.requests[-1].start.trail == "mine"
+    assert (bench.requests[-1].start.trail, bench.requests[-1].start.origins) == ("mine", "too")
 
 
 def test_a_cursor_goes_along_when_the_source_changes() -> None:

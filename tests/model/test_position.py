@@ -81,6 +81,16 @@ def test_whose_binlog_it_is() -> None:
     assert LogPosition.from_json(text.replace('{"at":2034,"server":"u-1","trail":"abc"}', "7")).server == ""
 
 
+def test_the_last_transaction_of_each_origin_is_beside_the_trail() -> None:
+    """A node of an earlier version ignores the key, and a cursor that it wrote has none."""
+    text = replace(POSITION, server="u-1", trail="abc", origins="xyz").to_json(with_type=True)
+    whole = '"source":{"at":2034,"origins":"xyz","server":"u-1","trail":"abc"}'
+    assert text == CANAL.replace('"timestamp"', f'{whole},"timestamp"')
+    assert LogPosition.from_json(text).origins == "xyz"
+    assert LogPosition.from_json(text.replace('"position":2034', '"position":2035')).origins == ""
+    assert LogPosition.from_json(text.replace('"origins":"xyz",', "")).trail == "abc"
+
+
 @given(POSITIONS, st.booleans())
 def test_round_trip(position: LogPosition, with_type: bool) -> None:
     """A written position is read back, even with other blanks and another order of keys."""

@@ -13,15 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import GroupMember, InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, LocalProtocolError, MetaWriteFailed, SourceUnavailable, StandbyBehind
 from canal_ha.instance.feed import FeedRequest
 from canal_ha.instance.origin import KeepServers
 from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import EntryKind
 from canal_ha.node import group
 from canal_ha.node import upstreams as module
 from canal_ha.node.upstreams import Upstreams
+from canal_ha.source.positions.fingerprints import from_text, last_from_text
 from canal_ha.source.server.dump import Upstream
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.segments import Item, segment
 
 PATIENCE_S = 5.0
 MASTER, STANDBY = "10.0.0.1:3306", "10.0.0.2:3307"
@@ -323,6 +327,36 @@ def test_the_choices_of_a_group_are_kept_together() -> None:
     sources[1].keep(("b:2",))
     sources[0].keep(("c:3",))
     assert kept == [("a:1", "b:2"), ("c:3", "b:2")]
+
+
+def test_each_source_of_a_group_has_its_own_last_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor joins their texts. The feed of a source begins with its own."""
+    starts: list[LogPosition] = []
+
+    class Source:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def open_feed(self, request: FeedRequest) -> None:
+            starts.append(request.start)
+
+    monkeypatch.setattr(group, "Upstreams", Source)
+    one, two = SourceConfig("one"), SourceConfig("two", 3307)
+    origin = group.GroupOrigin(
+        InstanceConfig("both", one, group=(GroupMember(one), GroupMember(two))), lambda *_, **__: None
+    )
+    cursor = replace(at("one:3306"), part=1).beside([replace(at("two:3307"), part=2)])
+    remembered = origin.source_switch.remember(cursor)
+    entry = pb.Entry(storeValue=pb.RowChange(eventType=pb.INSERT).SerializeToString()).SerializeToString()
+    for part in (1, 2):
+        whole = segment([Item(4, EntryKind.ROWS, entry), Item(5, EntryKind.END)], server_id=10 * part)
+        remembered.add_copy(remembered.copy(replace(whole, part=part), 0, 2))
+    cursor = replace(cursor, trail=remembered.trail(), origins=remembered.origins())
+    origin.open_feed(replace(request(), start=cursor))
+    for part, start in enumerate(starts, start=1):
+        assert last_from_text(start.origins) == {10 * part: from_text(start.trail)[0]}
+    again = origin.source_switch.remember(cursor)
+    assert (again.trail(), again.origins()) == (cursor.trail, cursor.origins)
 
 
 def test_without_a_standby_there_is_nothing_to_switch_to(monkeypatch: pytest.MonkeyPatch) -> None:

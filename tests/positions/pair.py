@@ -84,10 +84,13 @@ class Pair:
 
 @contextmanager
 def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iterator[Pair]:
-    """Start a master and a standby that replicates from it; yield them when both have shop.t."""
+    """Start a master and a standby that replicates from it; yield them when both have shop.t.
+
+    Both log what they replicate.
+    """
     updates = "--log-replica-updates=ON" if make.flavor == "mysql" else "--log-slave-updates=ON"
     by_gtid = gtid or make.flavor == "mariadb"
-    master = make(gtid=by_gtid, row_metadata=metadata)
+    master = make(gtid=by_gtid, row_metadata=metadata, extra=[updates])
     standby = make(gtid=by_gtid, row_metadata=metadata, server_id=STANDBY_ID, extra=[updates])
     with ExitStack() as stack:
         threads = [threading.Thread(target=server.start) for server in (master, standby)]

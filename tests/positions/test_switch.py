@@ -14,6 +14,7 @@ from lab import MariaDB, MySQL, Node, SqlServer
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 from lab.proxy import Network
+from lab.replica import Replica
 from tests.positions.pair import NOTHING, SWITCHING, Compared, Getting, Writer, paired
 from tests.waiting import until
 
@@ -225,6 +226,37 @@ def test_the_master_dies_while_no_node_runs() -> None:
         again_at_most = re.search(r"how=time .*may_come_again=(\d+)", node.log_file("example"))
         assert again_at_most, node.log_file("example")
         assert 50 <= int(again_at_most[1]) <= 52  # 52 with CREATE DATABASE and CREATE TABLE
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("make", [MySQL, *([MariaDB] if LONG else ())])
+def test_what_the_other_server_wrote_between_two_switches_does_not_come_again(make: type[SqlServer]) -> None:
+    """Both servers take turns within the window. The cursor's last transactions are those of the last turn alone."""
+    with paired(make, gtid=False) as pair, pair.node().start() as node:
+        writes = Writer(pair.master, 1)
+
+        def turn(writer: SqlServer, other: SqlServer, to: str) -> None:
+            """Promote a server, make the other one its replica, and write for some seconds. to: its role."""
+            Replica(writer).forget()
+            Replica(other).follow(writer.port, writer.position())
+            assert "reads from" in switched(node, to)
+            writes.server = writer
+            for _ in range(5):
+                writes.write(8)
+                time.sleep(1)
+            until(lambda: Replica(other).position() == writer.position(), what="the other server to catch up")
+
+        with Getting(node) as got:
+            writes.write(20)
+            pair.caught_up()
+            turn(pair.standby, pair.master, "standby")
+            turn(pair.master, pair.standby, "master")
+            got.upto(writes.written[-1])
+        node.restart()
+        with Getting(node) as rest:
+            turn(pair.standby, pair.master, "standby")
+            rest.upto(writes.written[-1])
+        assert Compared.of(got.ids + rest.ids, writes.written) == NOTHING, node.log_file("example")
 
 
 def switched(node: Node, to: str, destination: str = "example") -> str:

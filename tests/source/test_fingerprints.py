@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from dataclasses import dataclass, replace
 
@@ -10,10 +11,19 @@ import pytest
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.source.positions import row_hashes
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
-from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Recent, Units, from_text, to_text
+from canal_ha.source.positions.fingerprints import (
+    KEPT,
+    ORIGINS,
+    Fingerprint,
+    Recent,
+    Units,
+    from_text,
+    last_from_text,
+    to_text,
+)
 from canal_ha.source.positions.matching import Matching
 from canal_ha.source.positions.row_hashes import LARGE
 from canal_ha.source.server import switch
@@ -150,6 +160,18 @@ def test_memory_of_what_is_remembered_is_free() -> None:
     assert id(buffers.take()) == known
 
 
+def test_a_transaction_of_which_only_the_end_is_kept_has_its_fingerprint() -> None:
+    """The first piece of a large transaction is not kept when much comes behind it, but its last rows are."""
+    server = Server(1)
+    large = server.transactions([[str(number)] for number in range(4080)])
+    more = server.transactions(*[[[str(number)] for number in range(5)]] * (KEPT - 1))
+    recent = Recent()
+    recent.add(large, 0, len(large) - 2)
+    recent.add(large, len(large) - 2)
+    recent.add(more)
+    assert recent.fingerprints() == (*trail_of(large), *trail_of(more))
+
+
 def test_only_the_newest_are_looked_at() -> None:
     """The newest fingerprints are right for any number of transactions since the last look, whole or in pieces."""
     server = Server(1)
@@ -173,6 +195,105 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
         recent.add(large, first, min(first + 100, len(large)))
     assert recent.fingerprints() == trail_of(large)
     assert from_text("no trail!") == from_text("abc") == ()
+
+
+def of_origins(*parts: tuple[int, Segment]) -> Segment:
+    """Return one segment of these, each with the server id of its origin."""
+    items: list[Item] = []
+    starts = array("q")
+    for _, each in parts:
+        starts.append(len(items))
+        items += [
+            Item(each.offsets[at], EntryKind(each.kinds[at]), each.entry(at), 0, each.timestamps[at], rows)
+            for at, rows in enumerate(each.row_counts)
+        ]
+    ids = array("q", [origin for origin, _ in parts])
+    return replace(segment(items), run_starts=starts, run_server_ids=ids, run_gtids=("",) * len(parts))
+
+
+def test_the_last_transaction_of_each_origin_is_known_however_long_ago_it_was() -> None:
+    """Also if it lies deep in a segment, or among pieces that are not kept, and after a restart."""
+    server = Server(1)
+    two = server.transactions(THREE, TWO)
+    many = server.transactions(*([[str(number)], ["x"]] for number in range(2000)))
+    wanted = {2: trail_of(two)[-1], 1: trail_of(many)[-1]}
+    recent = Recent()
+    recent.add(of_origins((1, server.transactions(ONE)), (2, two), (1, many)))
+    assert recent.trail()
+    assert recent.last_of_origins() == wanted
+    assert recent.fingerprints() == trail_of(many)
+
+    cut = of_origins((2, server.transactions([["1"], ["2"]])))
+    for last in (400, len(many)):
+        recent = Recent()
+        recent.add(cut, 0, 2)
+        recent.add(cut, 2)
+        recent.add(many, 0, last)
+        assert recent.trail()
+        assert recent.last_of_origins()[2] == trail_of(cut)[0]
+
+    recent = Recent()
+    recent.add(of_origins((2, two)))
+    for first in range(0, len(many), 100):
+        recent.add(many, first, first + 100)
+    recent = Recent(recent.trail(), recent.origins())
+    assert recent.last_of_origins() == wanted
+    recent.add(server.transactions(TWO))
+    assert recent.trail()
+    assert recent.last_of_origins() == {**wanted, 1: trail_of(server.transactions(TWO))[0]}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_last_transactions_of_all_origins_are_those_of_a_list(seed: int) -> None:
+    """Pieces, looks and restarts at any place do not show."""
+    chance = random.Random(seed)
+    server = Server(1)
+    recent = Recent()
+    wanted: dict[int, Fingerprint] = {}
+    origin = 1
+    for number in range(200):
+        if chance.random() < chance.choice((0.01, 0.5)):
+            origin = chance.randint(1, 3)
+        parts = []
+        for at in range(chance.randint(1, 3)):
+            one = server.transactions([[f"{number}.{at}"], ["x"]][: chance.randint(1, 2)], second=100 + number)
+            parts.append((origin, one))
+            wanted[origin] = trail_of(one)[-1]
+            origin = chance.randint(1, 3) if chance.random() < 0.1 else origin
+        whole = of_origins(*parts)
+        cut = chance.randint(0, len(whole))
+        recent.add(whole, 0, cut)
+        if chance.random() < 0.05:
+            recent.trail()
+        recent.add(whole, cut)
+        if chance.random() < 0.05:
+            recent = Recent(recent.trail(), recent.origins(), chance.choice((KEPT, 1000)))
+    assert recent.trail()
+    assert recent.last_of_origins() == wanted
+
+
+def test_the_origins_that_are_kept_have_a_bound() -> None:
+    """The one that wrote longest ago is forgotten; a text that is not one gives none."""
+    server = Server(1)
+    recent = Recent()
+    for origin in (*range(1, ORIGINS + 1), 1, 4_294_967_295):
+        recent.add(of_origins((origin, server.transactions(ONE))))
+        recent.trail()
+    assert list(recent.last_of_origins()) == [*range(3, ORIGINS + 1), 1, 4_294_967_295]
+    assert last_from_text(recent.origins()) == recent.last_of_origins()
+    assert len(recent.origins()) == 150
+    assert last_from_text("no text!") == last_from_text("abc") == last_from_text("") == {}
+
+
+def test_a_replica_that_does_not_keep_the_order_tells_no_last_transaction_of_an_origin() -> None:
+    """One before it may still come. Of its own transactions, and of what came before in order, the last is known."""
+    server = Server(1)
+    first, second, own = server.transactions(ONE), server.transactions(TWO), server.transactions(THREE)
+    recent = Recent()
+    recent.add(of_origins((1, first)))
+    recent.add(replace(of_origins((1, second), (2, own)), source=Source("there", 3306, "", 2, keeps_order=False)))
+    assert recent.fingerprints() == trail_of(first, second, own)
+    assert recent.last_of_origins() == {1: trail_of(first)[0], 2: trail_of(own)[0]}
 
 
 def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -52,6 +52,7 @@ def again(
     *,
     kept: int = 16,
     ordered: bool = True,
+    seen_from: int = 0,
 ) -> list[Transaction]:
     """Return what a stream gets from another server.
 
@@ -60,16 +61,18 @@ def again(
     later: what that server writes afterwards.
     kept: the number of transactions that the stream remembers.
     ordered: whether the other server says that it keeps the order.
+    seen_from: the first transaction of the other server that the stream looks at.
     """
-    matching = Matching(fingerprints(delivered[-kept:]), delivered[-1].origin, ordered=ordered)
+    last_of = {each.origin: fingerprints([each])[0] for each in delivered}
+    matching = Matching(fingerprints(delivered[-kept:]), delivered[-1].origin, last_of, ordered=ordered)
     units = Units()
     binlog = [each.segment(10 * at) for at, each in enumerate((*there, *later))]
-    for each in binlog[: len(there)]:
+    for each in binlog[seen_from : len(there)]:
         for unit in units.feed(each):
             matching.see(unit)
     place = matching.place()
     assert place is not None
-    first = 0 if place.behind is None else place.behind.entries.offsets[0] // 10 + 1
+    first = seen_from if place.behind is None else place.behind.entries.offsets[0] // 10 + 1
     known = ExpectedTransactions(place.expected, place.new)
     offsets = [new.offsets[at] for each in binlog[first:] for new in known.new(each) for at in range(0, len(new), 3)]
     return [(*there, *later)[offset // 10] for offset in offsets]
@@ -131,6 +134,94 @@ def test_what_comes_late_is_dropped_only_while_nothing_comes_again() -> None:
     assert names(again(named("ABC"), named("A"), named("BDCE"))) == "DCE"
     assert names(again(named("ABC"), named("A"), [*named("B"), *named("D", second=103), *named("CE")])) == "DE"
     assert names(again(named("ABC"), named("A"), [*named("D", second=200), *named("BC")])) == "DBC"
+
+
+def reigns(*origins: int, each: int = 20, begun: int = 100) -> list[Transaction]:
+    """Return the transactions of servers that wrote one after the other, one a second."""
+    return [
+        Transaction(f"{number}.{at}", begun + number * each + at, origin)
+        for number, origin in enumerate(origins)
+        for at in range(each)
+    ]
+
+
+def test_what_another_master_wrote_between_two_switches_does_not_come_again() -> None:
+    """1, 2 and 1 wrote one after the other. The last 16 delivered transactions are of 1 alone."""
+    delivered = reigns(1, 2, 1)
+    new = named("E", second=200, origin=2)
+    assert again(delivered, delivered, new) == new
+    assert again([*delivered, *new], [*delivered, *new], named("F")) == named("F")
+    assert again(reigns(1, 2, 1, 2), reigns(1, 2, 1, 2), new) == new
+    assert again(delivered, delivered, new, ordered=False) == [*delivered, *new]
+
+
+def test_an_undelivered_transaction_behind_the_last_one_of_its_origin_is_not_lost() -> None:
+    """2 wrote X behind everything of it that was delivered: reading goes on there, wherever 1 has gone on meanwhile."""
+    one, two, three = (reigns(1, 2, 1)[at : at + 20] for at in (0, 20, 40))
+    missed = named("X", second=139, origin=2)
+    assert again([*one, *two, *three], [*one, *two, *missed, *three]) == [*missed, *three]
+    assert again([*one, *two, *three], [*one, *two, *three[:2], *missed, *three[2:]]) == [*missed, *three[2:]]
+
+
+def test_a_last_transaction_that_the_server_lacks_or_that_lies_before_the_window_tells_nothing() -> None:
+    """Then everything of that origin in the window may be undelivered."""
+    one, two, three = (reigns(1, 2, 1)[at : at + 20] for at in (0, 20, 40))
+    assert again([*one, *two, *three], [*one, *two[:-1], *three]) == [*two[:-1], *three]
+    other = reigns(1, 2, 1, 2)[60:]
+    assert again([*one, *two, *three], [*one, *two, *other, *three], seen_from=40) == [*other, *three]
+
+
+def test_an_equal_transaction_behind_the_last_one_of_its_origin_is_not_lost() -> None:
+    """The first of two equal ones counts. It does not count at the beginning of the window, which may part them."""
+    one, two, three = (reigns(1, 2, 1)[at : at + 20] for at in (0, 20, 40))
+    there = [*one, *two, two[-1], *three]
+    assert again([*one, *two, *three], there) == [two[-1], *three]
+    assert again([*one, *two, *three], there, seen_from=40) == [two[-1], *three]
+    twins = [*named("Y", second=110, origin=3), replace(two[-1], origin=3)]
+    assert again([*one, *two, *three], [*one, *twins, *two, *three]) == [*twins, *two, *three]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_number_of_switches_loses_or_repeats_a_transaction(seed: int) -> None:
+    """Servers write one after the other for at least 4 s each. Every server has the same order."""
+    random.seed(seed)
+    master: list[Transaction] = []
+    for _ in range(random.randint(2, 8)):
+        origin, begun = random.randint(1, 3), master[-1].second if master else 100
+        lasted, rate = random.randint(4, 30), random.choice((1, 3))
+        more = [Transaction(f"{len(master) + at}", begun + at // rate, origin) for at in range(lasted * rate)]
+        master += more
+    count = random.randint(len(master) // 2, len(master))
+    seen = random.randint(count, len(master))
+    assert again(master[:count], master[:seen], master[seen:]) == master[count:]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_switch_between_two_masters_that_write_at_once_loses_a_transaction(seed: int) -> None:
+    """One writes seldom, so that the last transactions are of the other. Equal ones come, and the window cuts."""
+    random.seed(seed)
+    writes = [
+        [Transaction(f"{origin}.{at // random.choice((1, 3))}", 100 + at * 100 // count, origin) for at in range(count)]
+        for origin, count in ((1, 100), (2, random.randint(1, 8)), (3, random.randint(1, 8)))
+    ]
+
+    def merged() -> list[Transaction]:
+        lag = [random.uniform(0, 8) for _ in writes]
+        turns = sorted((each.second + lag[at], at) for at, of_one in enumerate(writes) for each in of_one)
+        sources = [iter(each) for each in writes]
+        return [next(sources[at]) for _, at in turns]
+
+    master, there = merged(), merged()
+    delivered = master[: random.randint(40, 100)]
+    needed = max(index for index, each in enumerate(there) if each in delivered)
+    seen = random.randint(needed + 1, len(there))
+    oldest = min(there.index(each) for each in delivered[-16:])
+    seen_from = random.randint(0, oldest)
+    if any(each not in delivered for each in there[:seen_from]):
+        seen_from = 0
+    got = again(delivered, there[:seen], there[seen:], seen_from=seen_from)
+    for each in set(master):
+        assert master.count(each) <= delivered.count(each) + got.count(each), "lost"
 
 
 def checked(master: Sequence[Transaction], count: int, there: Sequence[Transaction], *, ordered: bool) -> None:

@@ -53,7 +53,7 @@ def located(
         )
 
     with closing(SourceSession(config, config.master)) as session:
-        return relocated(Scanner(session, examine(session), config, config.master), at, fingerprints, decoder_at)
+        return relocated(Scanner(session, examine(session), config, config.master), at, fingerprints, {}, decoder_at)
 
 
 @pytest.mark.real

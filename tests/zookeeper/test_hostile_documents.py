@@ -26,7 +26,9 @@ from lab.simulation.zookeeper import Ensemble
 BOUND_S = 2.0
 SOURCE = "a3f1"
 CURSOR = (
-    LogPosition("mysql-bin.000001", 2034, 1699999999000, 1, "", "localhost", mark="spool", trail="ab", part=1)
+    LogPosition(
+        "mysql-bin.000001", 2034, 1699999999000, 1, "", "localhost", mark="spool", trail="ab", origins="cd", part=1
+    )
     .beside([LogPosition("bin.000007", 99, 5, 2, "x:1-5", "other", 3307, consumed=True, part=2)])
     .to_json(with_type=True)
     .encode()

@@ -29,7 +29,7 @@ class CurrentSource:
         self._server = start.server
         self._address = (start.address, start.port)
         self._origin = start.server_id
-        self._recent = Recent(start.trail, KEPT)
+        self._recent = Recent(start.trail, start.origins, KEPT)
         self._delivered_before: Delivered | None = None
         self._last_delivered: LogPosition | None = None  # the last transaction end or statement with a GTID
 
@@ -60,7 +60,8 @@ class CurrentSource:
         """
         origin = at.server_id if self._origin is None else self._origin
         fingerprints = self._recent.fingerprints()
-        found = relocated(scanner, replace(at, server_id=origin, gtid=self._executed(at)), fingerprints, decoder_at)
+        before = replace(at, server_id=origin, gtid=self._executed(at))
+        found = relocated(scanner, before, fingerprints, self._recent.last_of_origins(), decoder_at)
         if found.how == "time" and found.lags and self._waits(scanner.config.fallback_interval_s):
             raise SourceUnavailable(
                 f"{scanner.session.where.address}: its binlog ends before what was last read from the other server;"

@@ -5,6 +5,8 @@ a fingerprint is the second of the transaction's last rows, and a hash of its nu
 transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
 Small entries are not parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no
 segment, whose memory is reused. Of a large entry it keeps what `row_hashes` has taken from it.
+A transaction's origin is the server that wrote it first. The last transaction of each origin is remembered too, also if
+it is older than the last ones of all: everything of that origin before it was delivered.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,15 +22,17 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.source.positions.row_hashes import ROWS, rows_of
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
+ORIGINS = 8  # whose last transaction is kept: 19 characters each
 
 _TIME_BYTES = 4
 _HASH_BYTES = 6
 _FINGERPRINT_BYTES = _TIME_BYTES + _HASH_BYTES
+_ORIGIN_BYTES = 4
 _COPIED_ENTRIES = 256  # most of a piece, its last ones
 _COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROWS rows
 _ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
@@ -61,9 +65,12 @@ class EntryLookup(Protocol):
 class Copied(NamedTuple):
     """Entries first..last of a segment (last exclusive); those from `kept` on are copied, without `hashed_rows`.
 
-    The arrays are the segment's.
+    The source and the arrays are the segment's.
     """
 
+    source: Source
+    run_starts: array[int]
+    run_server_ids: array[int]
     kinds: bytes | bytearray
     row_counts: array[int]
     timestamps: array[int]
@@ -77,9 +84,12 @@ class Copied(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment, first: int, last: int) -> Copied:
-        """Copy the entries while the segment still owns its frames. Of a large transaction copy only the last rows."""
+        """Copy the entries while the segment still owns its frames. Of a large transaction copy only the last rows.
+
+        Those of the last transaction of each origin are always copied.
+        """
         ends = segment.ends
-        kept = _rows_before(segment.row_counts, first, last)
+        kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
         kinds = segment.kinds
         if kinds.rfind(EntryKind.END, first, last - 1) >= 0 or kinds.rfind(EntryKind.DDL, first, last - 1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
@@ -89,8 +99,29 @@ class Copied(NamedTuple):
         spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
         frames = b"".join(segment.frames_view(start, stop) for start, stop in spans)
         return cls(
-            kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames, hashed
+            segment.source,
+            segment.run_starts,
+            segment.run_server_ids,
+            kinds,
+            segment.row_counts,
+            segment.timestamps,
+            ends,
+            segment.entry_ends,
+            first,
+            last,
+            kept,
+            frames,
+            hashed,
         )
+
+    @property
+    def origins(self) -> set[int]:
+        """The servers that first wrote these entries."""
+        return set(self.run_server_ids[self.run_of(self.first) : self.run_of(self.last - 1) + 1])
+
+    def run_of(self, index: int) -> int:
+        """See Segment."""
+        return bisect_right(self.run_starts, index) - 1
 
     def entry(self, index: int) -> bytes:
         """See EntryLookup."""
@@ -102,6 +133,18 @@ class Copied(NamedTuple):
                 end -= self.ends[left_out] - (self.ends[left_out - 1] if left_out else 0)
         size = self.entry_ends[index] - (self.entry_ends[index - 1] if index else 0)
         return self.frames[end - size : end]
+
+
+def _last_of_origins(segment: Segment, first: int, last: int) -> list[int]:
+    """Return behind which entries of first..last the last ones of each origin end, the newest first."""
+    origins = segment.run_server_ids
+    if origins.count(origins[0]) == len(origins):
+        return [last]
+    found: dict[int, int] = {}
+    for run in range(segment.run_of(last - 1), segment.run_of(first) - 1, -1):
+        found.setdefault(origins[run], last)
+        last = segment.run_starts[run]
+    return list(found.values())
 
 
 def _rows_before(row_counts: array[int], first: int, last: int) -> int:
@@ -136,6 +179,11 @@ class Unit(Generic[Held]):
         """
         holder, index = self.tail[0] if self.tail else (self.entries, self.index)
         return holder.timestamps[index] // 1000
+
+    @property
+    def origin(self) -> int:
+        """Server id where it was first written."""
+        return self.entries.run_server_ids[self.entries.run_of(self.index)]
 
     def fingerprint(self) -> Fingerprint:
         """Return its fingerprint."""
@@ -174,8 +222,9 @@ class Units:
         if outside >= 0:
             self._forget()
             first = outside + 1
-        if first < last:
-            self._rows += sum(copied.row_counts[first:last])
+        self._rows += sum(copied.row_counts[first:last])
+        rows = (index for index in range(last - 1, first - 1, -1) if kinds[index] == EntryKind.ROWS)
+        self._tail.extend((copied, index) for index in reversed([*islice(rows, ROWS)]))
 
     def _forget(self) -> None:
         self._rows = 0
@@ -183,11 +232,18 @@ class Units:
 
 
 class Recent:
-    """The last delivered transactions of one stream. start: trail of its start; kept: how many to keep. One thread."""
+    """The last delivered transactions of one stream. One thread."""
 
-    def __init__(self, start: str = "", kept: int = KEPT) -> None:
+    def __init__(self, start: str = "", origins: str = "", kept: int = KEPT) -> None:
+        """Begin behind those of a cursor.
+
+        start: its trail.
+        origins: its last transactions of each origin.
+        kept: how many of the last transactions to keep.
+        """
         self._kept = kept
         self._fingerprints: deque[Fingerprint] = deque(from_text(start), maxlen=kept)
+        self._last_of = last_from_text(origins)
         self._units = Units()
         self._pieces: deque[Copied] = deque()
         self._entries = 0
@@ -216,31 +272,76 @@ class Recent:
             dropped = self._pieces.popleft()
             self._entries -= dropped.last - dropped.first
             self._bytes -= len(dropped.frames)
-            self._units.skip(dropped)
+            self._drop(dropped)
             self._fingerprints.clear()  # they belong to transactions before a gap
+
+    def _drop(self, piece: Copied) -> None:
+        """Pass a piece that is not kept; remember the last transactions of the origins that no other piece has."""
+        gone = piece.origins - self._pieces[-1].origins
+        if gone:
+            gone = gone.difference(*(other.origins for other in self._pieces))
+        if not gone:
+            self._units.skip(piece)
+            return
+        last = {unit.origin: unit for unit in self._units.feed(piece)}
+        for origin in gone & last.keys():
+            self._learn(last[origin])
 
     def fingerprints(self) -> tuple[Fingerprint, ...]:
         """Return the fingerprints of the last transactions that ended, oldest first."""
-        units: deque[Unit[Copied]] = deque(maxlen=self._kept)
+        units: deque[Unit[Copied]] = deque()
+        older: dict[int, Unit[Copied]] = {}  # by origin, before those
         for piece in self._newest():
-            units.extend(self._units.feed(piece))
+            for unit in self._units.feed(piece):
+                units.append(unit)
+                if len(units) > self._kept:
+                    past = units.popleft()
+                    older[past.origin] = past
         self._pieces.clear()
         self._entries = self._bytes = 0
+        for origin in older.keys() - {unit.origin for unit in units}:
+            self._learn(older[origin])
         for unit in units:
-            try:
-                self._fingerprints.append(unit.fingerprint())
-            except LookupError:
+            fingerprint = self._learn(unit)
+            if fingerprint:
+                self._fingerprints.append(fingerprint)
+            else:
                 self._fingerprints.clear()  # there is a gap
         return tuple(self._fingerprints)
 
+    def last_of_origins(self) -> dict[int, Fingerprint]:
+        """Return, by server id, the last transaction of each origin, as of the last call of `fingerprints` or `trail`.
+
+        Everything of that origin before it was delivered. An origin whose transactions came from a replica that does
+        not keep the order has none.
+        """
+        return dict(self._last_of)
+
+    def _learn(self, unit: Unit[Copied]) -> Fingerprint | None:
+        """Return the fingerprint of a unit that comes next of its origin; None if too little of it was copied."""
+        try:
+            fingerprint = unit.fingerprint()
+        except LookupError:
+            return None
+        origin, source = unit.origin, unit.entries.source
+        if source.keeps_order or origin == source.server_id:
+            self._last_of.pop(origin, None)
+            self._last_of[origin] = fingerprint
+            if len(self._last_of) > ORIGINS:
+                del self._last_of[next(iter(self._last_of))]
+        return fingerprint
+
     def _newest(self) -> list[Copied]:
-        """Return the pieces in which the last `kept` units and the unit before them end, or all pieces."""
+        """Return the last pieces: with the last `kept` units, the last of each origin, and the unit before them."""
+        missing = set[int]().union(*(piece.origins for piece in self._pieces))
         found = 0
         newest: list[Copied] = []
         for piece in reversed(self._pieces):
             newest.append(piece)
-            found += sum(1 for _ in Units().feed(piece))  # may count too few: a unit that began in an earlier piece
-            if found > self._kept:
+            ended = [unit.origin for unit in Units().feed(piece)]  # may lack a unit that began in an earlier piece
+            found += len(ended)
+            missing.difference_update(ended if piece.kinds[piece.first] == EntryKind.BEGIN else ended[1:])
+            if found > self._kept and not missing:
                 break
         newest.reverse()
         return newest
@@ -248,6 +349,10 @@ class Recent:
     def trail(self) -> str:
         """Return the fingerprints as a cursor carries them."""
         return to_text(self.fingerprints())
+
+    def origins(self) -> str:
+        """Return `last_of_origins` as a cursor carries them."""
+        return last_to_text(self._last_of)
 
 
 def _ends_unit(piece: Copied) -> bool:
@@ -258,20 +363,44 @@ def _ends_unit(piece: Copied) -> bool:
 
 def to_text(fingerprints: Iterable[Fingerprint]) -> str:
     """Return fingerprints as text of the URL-safe base64 alphabet."""
-    raw = b"".join((each.second & 0xFFFFFFFF).to_bytes(_TIME_BYTES, "big") + each.digest for each in fingerprints)
-    return urlsafe_b64encode(raw).decode().rstrip("=")
+    return _text(map(_raw, fingerprints))
 
 
 def from_text(trail: str) -> tuple[Fingerprint, ...]:
     """Return the fingerprints in a cursor's trail; () if the text is not a trail."""
+    return tuple(map(_fingerprint, _records(trail, _FINGERPRINT_BYTES)))
+
+
+def last_to_text(last_of: Mapping[int, Fingerprint]) -> str:
+    """Return fingerprints, each behind the server id of its origin, in the same alphabet."""
+    return _text(origin.to_bytes(_ORIGIN_BYTES, "big") + _raw(each) for origin, each in last_of.items())
+
+
+def last_from_text(origins: str) -> dict[int, Fingerprint]:
+    """Return the fingerprints by origin in a text of `last_to_text`; {} if it is another text."""
+    records = _records(origins, _ORIGIN_BYTES + _FINGERPRINT_BYTES)[-ORIGINS:]
+    return {int.from_bytes(each[:_ORIGIN_BYTES], "big"): _fingerprint(each[_ORIGIN_BYTES:]) for each in records}
+
+
+def _raw(fingerprint: Fingerprint) -> bytes:
+    return (fingerprint.second & 0xFFFFFFFF).to_bytes(_TIME_BYTES, "big") + fingerprint.digest
+
+
+def _fingerprint(raw: bytes) -> Fingerprint:
+    return Fingerprint(int.from_bytes(raw[:_TIME_BYTES], "big"), raw[_TIME_BYTES:])
+
+
+def _text(records: Iterable[bytes]) -> str:
+    return urlsafe_b64encode(b"".join(records)).decode().rstrip("=")
+
+
+def _records(text: str, size: int) -> list[bytes]:
+    """Return the records of `size` bytes in a text; [] if it does not consist of them."""
     try:
-        raw = urlsafe_b64decode(trail + "=" * (-len(trail) % 4))
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (Base64Error, ValueError):
-        return ()
-    if len(raw) % _FINGERPRINT_BYTES:
-        return ()
-    pieces = (raw[at : at + _FINGERPRINT_BYTES] for at in range(0, len(raw), _FINGERPRINT_BYTES))
-    return tuple(Fingerprint(int.from_bytes(piece[:_TIME_BYTES], "big"), piece[_TIME_BYTES:]) for piece in pieces)
+        return []
+    return [] if len(raw) % size else [raw[at : at + size] for at in range(0, len(raw), size)]
 
 
 def _digest(unit: Unit[Held]) -> bytes:

@@ -9,7 +9,7 @@ Then reading continues before the first transaction that may be undelivered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from canal_ha.model.segment import Segment
@@ -34,7 +34,7 @@ class CertainlyNew:
 
     def has(self, unit: Unit[Segment]) -> bool:
         """Return whether a transaction without a known fingerprint is certainly new."""
-        return self.origin is not None and unit.second > self.after_s and origin_of(unit) == self.origin
+        return self.origin is not None and unit.second > self.after_s and unit.origin == self.origin
 
 
 NOTHING = CertainlyNew()
@@ -79,11 +79,19 @@ class Matching:
     it counts, then the first: repeating rows is better than losing them.
     """
 
-    def __init__(self, fingerprints: Sequence[Fingerprint], origin: int | None = None, *, ordered: bool = True) -> None:
+    def __init__(
+        self,
+        fingerprints: Sequence[Fingerprint],
+        origin: int | None = None,
+        last_of: Mapping[int, Fingerprint] | None = None,
+        *,
+        ordered: bool = True,
+    ) -> None:
         """Start without any unit.
 
         fingerprints: of the last delivered transactions, oldest first.
         origin: server id where the last one was first written; None if unknown.
+        last_of: by server id, the last delivered transaction of each origin.
         ordered: whether the other server keeps the order of the transactions of each origin.
         """
         self._wanted = fingerprints
@@ -94,6 +102,8 @@ class Matching:
         for place, fingerprint in enumerate(fingerprints):
             self._places.setdefault(fingerprint, []).append(place)
         self._late_s = max(self._seconds, default=0) - SLACK_S
+        self._last_of = dict(last_of or {})
+        self._seconds |= {each.second for each in self._last_of.values()}
         self._number = 0  # of the unit seen last
         self._previous: Unit[Segment] | None = None
         # the best run
@@ -111,12 +121,14 @@ class Matching:
         # the first one about as new as the newest known one; without an order, the first of all
         self._late: _Before | None = None
         self._of_origin: dict[int, _Before] = {}
+        self._oldest_s: dict[int, int] = {}  # of the units of each origin
 
     def see(self, unit: Unit[Segment]) -> None:
         """Look at the next unit of the binlog."""
         self._number += 1
         fingerprint = unit.fingerprint() if unit.second in self._seconds else None
         places = self._places.get(fingerprint, []) if fingerprint else []
+        delivered = self._ends_delivered(unit, fingerprint)
         self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in places}
         for place, run in self._runs.items():
             if (place, run) > self._best:
@@ -126,18 +138,33 @@ class Matching:
             self._left[fingerprint] -= 1
             self._mixed |= place < self._last_place or self._between is not None
             self._last, self._last_place = (self._number, unit), place
-            self._origins.add(origin_of(unit))
+            self._origins.add(unit.origin)
         else:
             self._unknown(unit)
+        if delivered:
+            self._of_origin.pop(unit.origin, None)
         self._previous = unit
+
+    def _ends_delivered(self, unit: Unit[Segment], fingerprint: Fingerprint | None) -> bool:
+        """Return whether this is the last delivered unit of its origin, so that all before it were delivered.
+
+        An equal unit can come behind that one. So the first one counts, and only if the origin has units here that are
+        older: otherwise that one may lie before the first unit seen.
+        """
+        origin, second = unit.origin, unit.second
+        oldest_s = self._oldest_s[origin] = min(second, self._oldest_s.get(origin, second))
+        if fingerprint is None or self._last_of.get(origin) != fingerprint:
+            return False
+        del self._last_of[origin]
+        return oldest_s < second - SLACK_S
 
     def _unknown(self, unit: Unit[Segment]) -> None:
         if self._between is None and self._last[1] is not None:
             self._between = self._here()
         if self._late is None and (not self._ordered or unit.second >= self._late_s):
             self._late = self._here()
-        if origin_of(unit) not in self._of_origin:
-            self._of_origin[origin_of(unit)] = self._here()
+        if unit.origin not in self._of_origin:
+            self._of_origin[unit.origin] = self._here()
 
     def _here(self) -> _Before:
         return _Before(self._number, self._previous, +self._left)
@@ -147,7 +174,7 @@ class Matching:
 
         In the same order: behind the newest known unit. Otherwise before the first unknown unit that may be
         undelivered, if it is earlier. An origin of which no unit is known may have written any of its units since the
-        last delivered transaction.
+        last delivered transaction, but none before its own last delivered one.
         """
         if self._last[1] is None:
             return None
@@ -175,8 +202,3 @@ class Matching:
             return NOTHING
         oldest = self._wanted[: (len(self._wanted) + 1) // 2]  # several, because a long statement ends with its start
         return CertainlyNew(self._origin, max(each.second for each in oldest) + SLACK_S)
-
-
-def origin_of(unit: Unit[Segment]) -> int:
-    """Return the server id where a transaction was first written."""
-    return unit.entries.run_server_ids[unit.entries.run_of(unit.index)]

@@ -11,7 +11,7 @@ cursor's own origin delimit the window; the new server writes its own by another
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from canal_ha.model.segment import Segment
 from canal_ha.source.connection.flavor import binary_logs
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
-from canal_ha.source.positions.matching import NOTHING, CertainlyNew, Matching, origin_of
+from canal_ha.source.positions.matching import NOTHING, CertainlyNew, Matching
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.positions.scan import Enough, Scanner, packets
 from canal_ha.source.positions.transactions import boundary_decoder
@@ -73,6 +73,7 @@ def relocated(
     scanner: Scanner,
     at: LogPosition,
     fingerprints: Sequence[Fingerprint],
+    last_of: Mapping[int, Fingerprint],
     decoder_at: Callable[[LogPosition], PositionedDecoder],
     now: Callable[[], float] = time.time,
 ) -> Relocation:
@@ -81,6 +82,7 @@ def relocated(
     scanner: reads the new server's binlog.
     at: the position on the other server.
     fingerprints: of the last delivered transactions, oldest first.
+    last_of: by server id, the last delivered transaction of each origin.
     decoder_at: returns a new decoder of the stream that begins at a position.
     now: this machine's clock, seconds since 1970.
     Raises SourceUnavailable, SourceRefused, PositionLost.
@@ -96,7 +98,7 @@ def relocated(
     oldest_ms = min([at.timestamp_ms, *(fingerprint.second * 1000 for fingerprint in fingerprints)])
     target_ms = oldest_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
-    matching = Matching(fingerprints, at.server_id, ordered=scanner.server.keeps_order)
+    matching = Matching(fingerprints, at.server_id, last_of, ordered=scanner.server.keeps_order)
     newest_s = max([at.timestamp_ms // 1000, *(fingerprint.second for fingerprint in fingerprints)])
     counted = _Counted(at.server_id, scanner.server.server_id, newest_s)
     complete = True
@@ -178,7 +180,7 @@ class _Counted:
         self._waits = origin != own  # whether the next transactions of that origin come by replication
 
     def see(self, unit: Unit[Segment]) -> None:
-        origin = origin_of(unit)
+        origin = unit.origin
         self._last_s = unit.second
         self._waits = origin == self._origin != self._own
         if self._origin in (None, origin):
