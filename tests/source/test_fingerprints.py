@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from array import array
 from dataclasses import dataclass, replace
+from unittest.mock import ANY
 
 import pytest
 
@@ -198,7 +199,7 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
 
 
 def of_origins(*parts: tuple[int, Segment]) -> Segment:
-    """Return one segment of these, each with the server id of its origin."""
+    """Return one segment of these, each with the server id of its origin, as if read from that server itself."""
     items: list[Item] = []
     starts = array("q")
     for _, each in parts:
@@ -208,14 +209,15 @@ def of_origins(*parts: tuple[int, Segment]) -> Segment:
             for at, rows in enumerate(each.row_counts)
         ]
     ids = array("q", [origin for origin, _ in parts])
-    return replace(segment(items), run_starts=starts, run_server_ids=ids, run_gtids=("",) * len(parts))
+    own = Source("here", 3306, "", ANY)
+    return replace(segment(items), source=own, run_starts=starts, run_server_ids=ids, run_gtids=("",) * len(parts))
 
 
 def test_the_last_transaction_of_each_origin_is_known_however_long_ago_it_was() -> None:
     """Also if it lies deep in a segment, or among pieces that are not kept, and after a restart."""
     server = Server(1)
     two = server.transactions(THREE, TWO)
-    many = server.transactions(*([[str(number)], ["x"]] for number in range(2000)))
+    many = of_origins((1, server.transactions(*([[str(number)], ["x"]] for number in range(2000)))))
     wanted = {2: trail_of(two)[-1], 1: trail_of(many)[-1]}
     recent = Recent()
     recent.add(of_origins((1, server.transactions(ONE)), (2, two), (1, many)))
@@ -238,7 +240,7 @@ def test_the_last_transaction_of_each_origin_is_known_however_long_ago_it_was() 
         recent.add(many, first, first + 100)
     recent = Recent(recent.trail(), recent.origins())
     assert recent.last_of_origins() == wanted
-    recent.add(server.transactions(TWO))
+    recent.add(of_origins((1, server.transactions(TWO))))
     assert recent.trail()
     assert recent.last_of_origins() == {**wanted, 1: trail_of(server.transactions(TWO))[0]}
 
@@ -285,13 +287,13 @@ def test_the_origins_that_are_kept_have_a_bound() -> None:
     assert last_from_text("no text!") == last_from_text("abc") == last_from_text("") == {}
 
 
-def test_a_replica_that_does_not_keep_the_order_tells_no_last_transaction_of_an_origin() -> None:
-    """One before it may still come. Of its own transactions, and of what came before in order, the last is known."""
+def test_a_replica_tells_no_last_transaction_of_another_server() -> None:
+    """A replica may have another order, so one before it may still come. Of its own transactions the last is known."""
     server = Server(1)
     first, second, own = server.transactions(ONE), server.transactions(TWO), server.transactions(THREE)
     recent = Recent()
     recent.add(of_origins((1, first)))
-    recent.add(replace(of_origins((1, second), (2, own)), source=Source("there", 3306, "", 2, keeps_order=False)))
+    recent.add(replace(of_origins((1, second), (2, own)), source=Source("there", 3306, "", 2)))
     assert recent.fingerprints() == trail_of(first, second, own)
     assert recent.last_of_origins() == {1: trail_of(first)[0], 2: trail_of(own)[0]}
 

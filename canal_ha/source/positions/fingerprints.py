@@ -323,8 +323,8 @@ class Recent:
             fingerprint = unit.fingerprint()
         except LookupError:
             return None
-        origin, source = unit.origin, unit.entries.source
-        if source.keeps_order or origin == source.server_id:
+        origin = unit.origin
+        if origin == unit.entries.source.server_id:
             self._last_of.pop(origin, None)
             self._last_of[origin] = fingerprint
             if len(self._last_of) > ORIGINS:

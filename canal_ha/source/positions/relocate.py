@@ -98,7 +98,9 @@ def relocated(
     oldest_ms = min([at.timestamp_ms, *(fingerprint.second * 1000 for fingerprint in fingerprints)])
     target_ms = oldest_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
-    matching = Matching(fingerprints, at.server_id, last_of, ordered=scanner.server.keeps_order)
+    own = scanner.server.server_id
+    last_own = {own: last_of[own]} if own in last_of else {}
+    matching = Matching(fingerprints, at.server_id, last_own, ordered=scanner.server.keeps_order)
     newest_s = max([at.timestamp_ms // 1000, *(fingerprint.second for fingerprint in fingerprints)])
     counted = _Counted(at.server_id, scanner.server.server_id, newest_s)
     complete = True
