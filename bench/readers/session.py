@@ -3,6 +3,7 @@
 python -m bench.readers.NAME HOST:PORT DESTINATION CLIENT_ID ROWS BATCH_SIZE [START]
 
 CANAL_HA_TLS_CA, a variable of the environment, is the file of the node's authority: the reader then speaks TLS.
+CANAL_HA_SNAPSHOT, another one, is a table whose existing rows a new client id begins with.
 START: time.monotonic() at which to begin, for readers that begin together. `ended` in the result uses that clock.
 """
 
@@ -35,7 +36,10 @@ def main(take: Take) -> None:
     time.sleep(max(0.0, float(start[0]) - time.monotonic()) if start else 0.0)
     host, _, port = address.rpartition(":")
     began, cpu_began = time.perf_counter(), time.process_time()
-    with SimpleConnector(host, int(port), destination, int(client_id), read_ahead=True, tls=tls()) as client:
+    snapshot = os.environ.get("CANAL_HA_SNAPSHOT", "").split()
+    with SimpleConnector(
+        host, int(port), destination, int(client_id), read_ahead=True, snapshot=snapshot, tls=tls()
+    ) as client:
         client.subscribe()
         seen = 0
         while seen < int(rows):

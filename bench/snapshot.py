@@ -1,0 +1,97 @@
+"""Measures a snapshot of one table, beside the C client that reads the same rows and drops them.
+
+The snapshot goes from the server through a node to a client that counts rows. The C client, mysql or mariadb, runs one
+SELECT without a buffer of its own. Both take turns, each round with a new node. The figures are medians.
+
+    python -m bench.snapshot [--rows N] [--rounds N] [--database mariadb|mysql ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import measure, workloads
+from bench.suite import CLIENT_ID, COUNT, DESTINATION, settings
+from bench.workloads import SCHEMA, Written
+from lab import MySQL, Node, SqlServer
+from lab.mysql import ADMIN
+from lab.ports import LOOPBACK
+
+BATCH_SIZE = 10_000  # kilobytes
+SNAPSHOT, C_CLIENT = "snapshot", "C client"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, run the rounds, print medians; return 1 if a reader failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_200_000, help="of workload A")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--database", nargs="+", default=["mariadb", "mysql"], choices=("mariadb", "mysql"))
+    chosen = parser.parse_args(arguments)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+    samples = measure.Samples()
+    for database in chosen.database:
+        with workloads.server(database) as server:
+            written = workloads.write(server, "A", chosen.rows)
+            takes = {SNAPSHOT: _snapshot(server, written), C_CLIENT: _c_client(server, written)}
+            measure.in_turns(takes, chosen.rounds, samples, say)
+            ours, peer = (samples.median(server.flavor, "A", name, lambda each: each.rate) for name in takes)
+            if ours and peer:
+                cost = samples.median(server.flavor, "A", SNAPSHOT, lambda each: each.cpu_s / each.rows * 1e6) or 0.0
+                print(f"{database}: snapshot {ours:,.0f} rows/s, C client {peer:,.0f} rows/s, ratio {ours / peer:.2f};")
+                print(f"    {cost:.2f} us of the node's processor time a row", flush=True)
+    for name, reason in samples.failed.items():
+        print(f"{name} failed: {reason}")
+    return 1 if samples.failed else 0
+
+
+def _snapshot(server: SqlServer, written: Written) -> measure.Take:
+    """Return a snapshot of a workload's table, which begins with a client's first subscription."""
+    properties = settings(server, written)
+    for key in ("canal.instance.master.journal.name", "canal.instance.master.position"):
+        del properties[key]  # the stream begins at the end of the binlog
+
+    def take() -> measure.Sample:
+        with Node({DESTINATION: properties}) as node:
+            command = measure.python(COUNT, node.address, DESTINATION, CLIENT_ID, written.rows, BATCH_SIZE)
+            environment = {"CANAL_HA_SNAPSHOT": f"{SCHEMA}.{written.table}"}
+            found, used, memory = measure.through(node, lambda: measure.run_reader(command, environment))
+        return measure.Sample(server.flavor, written.workload, SNAPSHOT, written.rows, found["seconds"], used, memory)
+
+    return take
+
+
+def _c_client(server: SqlServer, written: Written) -> measure.Take:
+    """Return the server's own client with the SELECT of a whole table."""
+    program = ["mariadb", "--no-defaults"]
+    if isinstance(server, MySQL):
+        *loader, daemon = server.binary()
+        program = [*loader, str(Path(daemon).parent.parent / "bin" / "mysql"), "--no-defaults"]
+    command = [
+        *program,
+        *("--quick", "--skip-column-names", f"--host={LOOPBACK}", f"--port={server.port}"),
+        *(f"--user={ADMIN}", f"--password={ADMIN}", f"--execute=SELECT * FROM {SCHEMA}.{written.table}"),
+    ]
+
+    def take() -> measure.Sample:
+        began = time.perf_counter()
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        seconds = time.perf_counter() - began
+        if done.returncode:
+            raise measure.ReaderFailed(done.stderr)
+        return measure.Sample(server.flavor, written.workload, C_CLIENT, written.rows, seconds)
+
+    return take
+
+
+if __name__ == "__main__":
+    sys.exit(main())
