@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from canal_ha.decode.binary_json import document
-from canal_ha.decode.kernel import kinds
+from canal_ha.decode.kernel import images, kinds
 from canal_ha.decode.kernel.images import RowImages
 from canal_ha.decode.values import packed
 
@@ -19,7 +19,7 @@ COLUMNS: tuple[Declared, ...] = (
     *((kinds.BIT, size, 0, 0, 0) for size in (1, 3, 8)),
     *((kinds.SET, 8, 0, 0, 0), (kinds.ENUM, 2, 0, 0, 0)),
     *((kinds.DOUBLE, 8, 0, 0, 0), (kinds.FLOAT, 4, 0, 0, 0), (kinds.DATE, 3, 0, 0, 0), (kinds.YEAR, 1, 0, 0, 0)),
-    (kinds.DOCUMENT, 4, 0, 0, 0),
+    (images.DOCUMENT, 4, 0, 0, 0),
 )
 
 
@@ -66,7 +66,7 @@ def _text(chance: random.Random, column: Declared) -> bytes:
         return repr(number_).encode()
     if kind == kinds.YEAR:
         return chance.choice((b"0000", b"1901", b"2155", b"2156", b"70", b"00"))
-    if kind == kinds.DOCUMENT:
+    if kind == images.DOCUMENT:
         return chance.choice((b"1", b"[1.5, null]", b'{"a": "\xc3\xa4"}', b"{"))
     fraction_ = b".%0*d" % (scale, chance.randrange(10**scale)) if scale else b""
     clock = b"%02d:%02d:%02d" % (chance.randrange(24), chance.randrange(60), chance.randrange(61))

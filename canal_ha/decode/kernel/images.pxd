@@ -6,7 +6,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 cdef Py_ssize_t _FULL_PACKET
-cdef int _NULL, _MINUS, _POINT, _ZERO, _COLON, _DASH, _SPACE
+cdef int _DOCUMENT, _NULL, _MINUS, _POINT, _ZERO, _COLON, _DASH, _SPACE
 cdef Py_ssize_t _LENGTH_AT
 cdef int64_t _EPOCH, _TIMESTAMP_MAX
 

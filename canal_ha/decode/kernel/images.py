@@ -21,6 +21,8 @@ except ImportError:  # only a compiled build needs it; an interpreted one releas
 
 p.prepare()
 
+_DOCUMENT = k.NOTHING + 1
+DOCUMENT = _DOCUMENT  # besides the kinds of row events: the text of a MySQL JSON column
 _FULL_PACKET = 0xFFFFFF
 _NULL = 0xFB
 _LENGTH_AT = 9  # of an event, in its header
@@ -186,7 +188,7 @@ class RowImages:
             return _put_time(src, start, stop, decimals, out)
         if kind == k.YEAR:
             return _put_year(src, start, stop, out)
-        return kind == k.DOCUMENT and self._put_document(src, start, stop, out)
+        return kind == _DOCUMENT and self._put_document(src, start, stop, out)
 
     def _put_document(self, src: bytes, start: int, stop: int, out: bytearray) -> bool:
         try:

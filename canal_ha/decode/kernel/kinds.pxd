@@ -20,7 +20,6 @@ cdef enum:
     UTC_TIMESTAMP2 = 17
     UTC_TIMESTAMP = 18
     NOTHING = 19
-    DOCUMENT = 20
     UTF8 = 1
     LATIN1 = 2
     CHARSET = 3

@@ -22,7 +22,6 @@ TIME = 16
 UTC_TIMESTAMP2 = 17  # in the exact form: UTC, whatever the zone of this process
 UTC_TIMESTAMP = 18
 NOTHING = 19  # type NULL: no bytes
-DOCUMENT = 20  # only in images.py: the text of a MySQL JSON column
 
 # How the bytes of a PREFIXED cell become text.
 UTF8 = 1

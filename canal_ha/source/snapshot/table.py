@@ -9,7 +9,7 @@ from canal_ha.decode.binary_json import document
 from canal_ha.decode.charsets import BINARY, beyond_doubt, collation_of, longest_character
 from canal_ha.decode.column_text import ADDRESSES
 from canal_ha.decode.ddl.create_table import quoted
-from canal_ha.decode.kernel import images, kinds
+from canal_ha.decode.kernel import images
 from canal_ha.decode.table_map import TableMap, with_collation
 from canal_ha.decode.type_codes import written
 from canal_ha.errors import SnapshotRefused, TableUnknown
@@ -94,7 +94,7 @@ class _EventColumn:
         self.unsigned = column.unsigned or self.code == types.YEAR
         is_text = not is_bytes and self.real_type not in (types.GEOMETRY, types.VECTOR) and name != "vector"
         self.collation = collation_of(charset if is_text else BINARY)
-        self.kind = kinds.DOCUMENT if self.code == types.JSON else self.read.kind
+        self.kind = images.DOCUMENT if self.code == types.JSON else self.read.kind
         self.stripped = is_bytes and self.real_type == types.STRING
         self.expression = _expression(column, name, self.real_type)
 
