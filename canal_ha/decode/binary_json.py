@@ -12,6 +12,8 @@ import struct
 from base64 import b64decode
 from decimal import Decimal
 
+from canal_ha.decode.kernel.primitives import varint
+
 _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _STRING, _OPAQUE = 1, 3, 4, 12, 15
 _INT32, _INT64, _UINT64, _DOUBLE = 7, 9, 10, 11
 _INLINED = (_LITERAL, _INT32)
@@ -100,21 +102,11 @@ def _text(text: str) -> Value:
     if opaque and int(opaque[1]) < 256 and len(opaque[2]) % 4 == 0:
         return _opaque(int(opaque[1]), b64decode(opaque[2]))
     raw = text.encode()
-    return _STRING, _length(len(raw)) + raw
+    return _STRING, varint(len(raw)) + raw
 
 
 def _opaque(kind: int, content: bytes) -> Value:
-    return _OPAQUE, bytes([kind]) + _length(len(content)) + content
-
-
-def _length(value: int) -> bytes:
-    """Encode a length: seven bits a byte, the lowest first."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return _OPAQUE, bytes([kind]) + varint(len(content)) + content
 
 
 def _container(keys: list[bytes] | None, values: list[Value]) -> bytes:

@@ -15,9 +15,10 @@ from canal_ha.config.model import CanalConfig
 from canal_ha.errors import ConfigError
 from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.node import Node
+from canal_ha.server.conversation import TURN_S
 
 LOG = logs.get(__name__)
-SWITCH_S = 0.0005  # how long a thread keeps the interpreter while another one waits for it; Python's default is 5 ms
+SWITCH_S = TURN_S / 2  # how long a thread keeps the interpreter while another one waits for it; Python's default: 5 ms
 READY_AT_ONCE = 32  # connections that are read from before timers get their turn; one takes some 0.3 ms
 
 
@@ -53,11 +54,11 @@ class FewAtOnce:
 
 
 def share_interpreter() -> None:
-    """Let a waiting thread have the interpreter after half of a connection's turn (`server.conversation.TURN_S`).
+    """Let a waiting thread have the interpreter after half of a connection's turn.
 
-    Between two turns the reactor looks at its sockets, which gives the interpreter up for a microsecond. Each time, the
-    clock of a waiting thread begins anew. With an interval longer than a turn, streams stand still while the reactor
-    has requests to carry out.
+    Between two turns the reactor gives the interpreter up for a microsecond. That is too short for a waiting thread to
+    take it, and it restarts the thread's wait for the interval. If the interval were longer than a turn, streams would
+    stand still while the reactor has requests to carry out.
     """
     sys.setswitchinterval(SWITCH_S)
 

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
@@ -17,7 +17,7 @@ from pymysql.cursors import DictCursor
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
-from canal_ha.source.connection.tls import secured, unverified
+from canal_ha.source.connection.tls import Connection, secured
 
 CONNECT_TIMEOUT_S = 5.0  # docs/protocol.md#source-session
 
@@ -38,21 +38,11 @@ _ACCOUNT = {
 _TLS_WANTED = 3159
 
 
-if TYPE_CHECKING:
-    _Connection = pymysql.Connection[Any]
-else:
-    _Connection = pymysql.Connection  # generic only in its stubs
-
-
-class Interruptible(_Connection):
+class Interruptible(Connection):
     """A connection whose blocked reader another thread can wake; the reader's thread closes it."""
 
     _sock: socket.socket | None
     ctx: ssl.SSLContext | None
-
-    def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, object]) -> ssl.SSLContext:
-        """Return the given context; for PREFERRED, PyMySQL would load the system's authorities and not use them."""
-        return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
 
     def _force_close(self) -> None:
         """Close it for good, and free what TLS holds: the library's events keep the connection until a collection."""

@@ -1,15 +1,28 @@
-"""TLS towards MySQL, and no password in plain text outside it: PyMySQL's options for every connection to a database."""
+"""TLS towards MySQL, and no password in plain text outside it: the class and PyMySQL's options of every connection."""
 
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.constants import CR
 
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import SourceRefused
+
+if TYPE_CHECKING:
+    _Connection = pymysql.Connection[Any]
+else:
+    _Connection = pymysql.Connection  # generic only in its stubs
+
+
+class Connection(_Connection):
+    """PyMySQL's connection. For PREFERRED, PyMySQL itself would load the system's authorities and not use them."""
+
+    def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, object]) -> ssl.SSLContext:
+        """Return the given context, or one that checks no certificate."""
+        return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
 
 
 def secured(tls: TlsConfig) -> dict[str, Any]:
@@ -41,7 +54,7 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL generates do not pass it
         context.check_hostname = tls.mode == "VERIFY_IDENTITY"
     else:
-        context = unverified()
+        context = _unverified()
         if tls.ca_file:
             context.load_verify_locations(tls.ca_file)  # only so that a wrong path is an error here too
     if tls.cert_file:
@@ -49,7 +62,7 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-def unverified() -> ssl.SSLContext:
+def _unverified() -> ssl.SSLContext:
     """Return a context that checks no certificate. It loads no authorities of the system, which takes 35 ms."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

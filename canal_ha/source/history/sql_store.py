@@ -31,7 +31,7 @@ from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.private_files import make_directory, opener
 from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
-from canal_ha.source.connection.tls import secured
+from canal_ha.source.connection.tls import Connection, secured
 from canal_ha.source.history.coverage import Coverage, from_place, place_of
 
 FILE = "table_history.db"
@@ -418,7 +418,7 @@ def in_mysql(
     database = parts.path.strip("/")
 
     def connect() -> Any:
-        connection = pymysql.connect(
+        connection = Connection(
             host=parts.hostname or "127.0.0.1",
             port=parts.port or 3306,
             user=user,

@@ -21,7 +21,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.source.connection.backoff import Backoff
-from canal_ha.source.connection.session import Interruptible
+from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.marker import marker
@@ -96,8 +96,7 @@ class SnapshotReader:
         self._ended = ended
         self._backoff = Backoff(random or Random().random)
         self._stopping = threading.Event()
-        self._opening = threading.Lock()
-        self._connections: list[Interruptible] = []
+        self._stop_signal = StopSignal()
         self._thread = threading.Thread(target=self._run, name=name or f"snapshot-{state.id}", daemon=True)
 
     # ---- any thread
@@ -110,9 +109,7 @@ class SnapshotReader:
         """Ask the thread to end, wake it if it waits, and return at once. A full ring has to be closed, too."""
         self._stopping.set()
         self._junction.stop()
-        with self._opening:
-            for connection in self._connections:
-                connection.interrupt()
+        self._stop_signal.end()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the thread to end; return False if the time-out expires first."""
@@ -149,7 +146,9 @@ class SnapshotReader:
     def _read(self) -> None:
         """Read over one connection until all tables are read."""
         route = self._route()
-        source = SnapshotSource(route.config, route.fetch, opening=self._opened, select_s=self._limits.select_s)
+        source = SnapshotSource(
+            route.config, route.fetch, opening=self._stop_signal.opened, select_s=self._limits.select_s
+        )
         try:
             if not self.state.total:
                 counts = (source.estimate(*_names(table)) for table in self.state.tables)
@@ -244,13 +243,6 @@ class SnapshotReader:
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds) if seconds else self._stopping.is_set():
-            raise _ReaderStopped
-
-    def _opened(self, connection: Interruptible) -> None:
-        """Register a connection, which stop() then interrupts. Raises an exception of its own if stop() was called."""
-        with self._opening:
-            self._connections = [each for each in self._connections if each.open] + [connection]
-        if self._stopping.is_set():
             raise _ReaderStopped
 
 

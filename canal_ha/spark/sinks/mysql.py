@@ -19,7 +19,7 @@ from pymysql.constants import ER
 
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import SinkRefused, SourceRefused
-from canal_ha.source.connection.tls import secured
+from canal_ha.source.connection.tls import Connection, secured
 from canal_ha.spark.fold import Row, TableChanges
 from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import ColumnType, plain
@@ -111,7 +111,7 @@ class MySQL:
 
     def _connect(self) -> pymysql.Connection[Any]:
         try:
-            return pymysql.connect(
+            return Connection(
                 host=self._host,
                 port=self._port,
                 user=self._user,
