@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
-from http.client import HTTPException
-from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import Request
+from typing import Any, TypeVar
 
 import click
 
-from canal_ha.cli.access import HttpAccess, access_options, http_access
-from canal_ha.cli.node_status import DEFAULT_URL, fetch
-from canal_ha.config.load import load_usable
-from canal_ha.errors import NodeUnreachable, SnapshotRefused
+from canal_ha.cli.node_status import fetch
+from canal_ha.cli.running_node import RunningNode, running_node_options
+from canal_ha.errors import SnapshotRefused
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 TIMEOUT_S = 30.0
 LOOK_S = 1.0
@@ -34,36 +29,23 @@ def command() -> None:
     """
 
 
-def _place(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(
-        (
-            click.option("--destination", required=True, help="Name of the destination."),
-            click.option("--client-id", type=int, default=1001, show_default=True, help="Whose stream gets the rows."),
-            click.option(
-                "--url",
-                help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]",
-            ),
-            click.option(
-                "--conf",
-                type=click.Path(path_type=Path),
-                metavar="DIR",
-                help="Configuration directory, as in `canal-ha server`; excludes --url.",
-            ),
-            access_options,
-        )
-    ):
-        function = option(function)
-    return function
+def _client_options(command: Command) -> Command:
+    """Add the options that say which client's snapshot, and which node to ask."""
+    command = running_node_options(command)
+    command = click.option(
+        "--client-id", type=int, default=1001, show_default=True, help="Whose stream gets the rows."
+    )(command)
+    return click.option("--destination", required=True, help="Name of the destination.")(command)
 
 
 @command.command()
-@_place
+@_client_options
 @click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
 @click.option(
     "--where", "where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
 )
 @click.option("--watch", is_flag=True, help="Show the progress until the end.")
-def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **place: Any) -> None:
+def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **client: Any) -> None:
     """Begin a snapshot. The client id must be subscribed."""
     conditions = {}
     for each in where:
@@ -71,41 +53,41 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **place:
         if not (equals and condition.strip()):
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
-    asked = _Node(**place)
-    state = asked.post({"action": "start", "tables": list(tables), "where": conditions})
+    asked = _Client(**client)
+    state = asked.ask("start", tables=list(tables), where=conditions)
     click.echo(_line(state))
     if watch:
         asked.watch()
 
 
 @command.command()
-@_place
-def pause(**place: Any) -> None:
+@_client_options
+def pause(**client: Any) -> None:
     """Stop reading rows; changes keep flowing."""
-    click.echo(_line(_Node(**place).post({"action": "pause"})))
+    click.echo(_line(_Client(**client).ask("pause")))
 
 
 @command.command()
-@_place
-def resume(**place: Any) -> None:
+@_client_options
+def resume(**client: Any) -> None:
     """Continue behind the last acknowledged chunk; also a snapshot that failed."""
-    click.echo(_line(_Node(**place).post({"action": "resume"})))
+    click.echo(_line(_Client(**client).ask("resume")))
 
 
 @command.command()
-@_place
-def cancel(**place: Any) -> None:
+@_client_options
+def cancel(**client: Any) -> None:
     """End a snapshot. The rows that the client has got stay."""
-    click.echo(_line(_Node(**place).post({"action": "cancel"})))
+    click.echo(_line(_Client(**client).ask("cancel")))
 
 
 @command.command()
-@_place
+@_client_options
 @click.option("--watch", is_flag=True, help="Show the progress until the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
-def status(watch: bool, as_json: bool, **place: Any) -> None:
+def status(watch: bool, as_json: bool, **client: Any) -> None:
     """Show how far the client's snapshot has come. The exit code is 1 if it failed."""
-    asked = _Node(**place)
+    asked = _Client(**client)
     state = asked.state()
     click.echo(json.dumps(state, ensure_ascii=False) if as_json else _line(state))
     if watch:
@@ -114,57 +96,23 @@ def status(watch: bool, as_json: bool, **place: Any) -> None:
         raise SystemExit(1)
 
 
-class _Node:
-    """The node that runs the destination."""
+class _Client:
+    """A client id of a destination, at the node that runs it."""
 
-    def __init__(
-        self,
-        destination: str,
-        client_id: int,
-        url: str | None,
-        conf: Path | None,
-        user: str,
-        password_file: Path | None,
-        token_file: Path | None,
-        tls_ca: str,
-    ) -> None:
-        if url and conf:
-            raise click.UsageError("--url and --conf exclude each other")
-        if conf:
-            config = load_usable(conf, (), os.environ)
-            url = f"http://127.0.0.1:{config.admin_http_port}"
-            if not (user or token_file) and config.operator_token_file.is_file():
-                token_file = config.operator_token_file
-        url = url or DEFAULT_URL
-        self._url = url if "://" in url else f"http://{url}"
+    def __init__(self, destination: str, client_id: int, **node: Any) -> None:
+        self._node = RunningNode(destination, **node)
         self._destination = destination
         self._client_id = client_id
-        self._access: HttpAccess = http_access(user, password_file, tls_ca, token_file)
 
-    def post(self, body: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, action: str, **more: Any) -> dict[str, Any]:
         """Ask for an action and return the state. Raises SnapshotRefused, NodeUnreachable."""
-        address = f"{self._url.rstrip('/')}/api/v1/destinations/{quote(self._destination, safe='')}/snapshot"
-        text = json.dumps({"client_id": self._client_id, **body}).encode()
-        request = Request(address, text, {"content-type": "application/json"})
-        try:
-            with self._access.opener().open(request, timeout=TIMEOUT_S) as answer:
-                state: dict[str, Any] = json.load(answer)["snapshot"]
-                return state
-        except HTTPError as error:
-            try:
-                reason = json.load(error)["error"]
-            except (ValueError, KeyError, TypeError):
-                reason = f"{address} answered {error.code} {error.reason}"
-            raise SnapshotRefused(str(reason)) from error
-        except (URLError, OSError, HTTPException) as error:
-            raise NodeUnreachable(
-                f"no node answers at {self._url} ({getattr(error, 'reason', None) or error}): run this where the node"
-                f" that runs {self._destination} listens (canal.log says admin.listening)"
-            ) from error
+        body = {"client_id": self._client_id, "action": action, **more}
+        state: dict[str, Any] = self._node.post("snapshot", body, SnapshotRefused, TIMEOUT_S)["snapshot"]
+        return state
 
     def state(self) -> dict[str, Any]:
         """Return the state. Raises SnapshotRefused if the client has none."""
-        document = fetch(self._url, self._access)
+        document = fetch(self._node.url, self._node.access)
         for each in document["destinations"]:
             for stream in each["streams"] if each["destination"] == self._destination else ():
                 if stream["client_id"] == self._client_id and stream.get("snapshot"):

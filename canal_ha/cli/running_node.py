@@ -1,0 +1,92 @@
+"""The node that runs a destination, for commands that act there: its options, and how to ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request
+
+import click
+
+from canal_ha.cli.access import access_options, http_access
+from canal_ha.cli.node_status import DEFAULT_URL, refusal
+from canal_ha.config.load import load_usable
+from canal_ha.errors import CanalError, NodeUnreachable
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def running_node_options(command: Command) -> Command:
+    """Add --url, --conf and the options of the login to a command, which passes them to RunningNode."""
+    command = access_options(command)
+    command = click.option(
+        "--conf",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Configuration directory, as in `canal-ha server`; excludes --url.",
+    )(command)
+    return click.option(
+        "--url", help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]"
+    )(command)
+
+
+class RunningNode:
+    """The node that runs a destination. url, access: of its status endpoint."""
+
+    def __init__(
+        self,
+        destination: str,
+        url: str | None,
+        conf: Path | None,
+        user: str,
+        password_file: Path | None,
+        token_file: Path | None,
+        tls_ca: str,
+    ) -> None:
+        """Read the options. Raises UsageError, ConfigError, OSError.
+
+        destination: its name.
+        url, conf: which node; the default address without either. With conf and without an account, the operator's
+            token of the node is used.
+        user, password_file, token_file, tls_ca: see access_options.
+        """
+        if url and conf:
+            raise click.UsageError("--url and --conf exclude each other")
+        if conf:
+            config = load_usable(conf, (), os.environ)
+            url = f"http://127.0.0.1:{config.admin_http_port}"
+            if not (user or token_file) and config.operator_token_file.is_file():
+                token_file = config.operator_token_file
+        url = url or DEFAULT_URL
+        self.url = url if "://" in url else f"http://{url}"
+        self.access = http_access(user, password_file, tls_ca, token_file)
+        self._destination = destination
+
+    def post(self, action: str, body: Any, refused: type[CanalError], timeout_s: float) -> dict[str, Any]:
+        """Ask for an action on the destination, and return the answer.
+
+        action: last part of the path.
+        body: a JSON value.
+        refused: raised with the node's reason if it refuses.
+        timeout_s: for the answer.
+        Raises NodeUnreachable.
+        """
+        address = f"{self.url.rstrip('/')}/api/v1/destinations/{quote(self._destination, safe='')}/{action}"
+        request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
+        try:
+            with self.access.opener().open(request, timeout=timeout_s) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except HTTPError as error:
+            raise refused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
+        except (URLError, OSError, HTTPException) as error:
+            raise NodeUnreachable(
+                f"no node answers at {self.url} ({getattr(error, 'reason', None) or error}): run this where the node"
+                f" that runs {self._destination} listens (canal.log says admin.listening)"
+            ) from error
