@@ -6,7 +6,7 @@ Everything here runs on the reactor thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,6 @@ from canal_ha.errors import (
     NotRunningHere,
     NotSubscribed,
     PositionLost,
-    SnapshotRefused,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
@@ -39,6 +38,7 @@ from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
+from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
@@ -148,6 +148,7 @@ class Instance:
         self._start_unwritten = False
         self._unreadable_told = False
         self._compiling = OneAtATime(reactor)  # by account, or by client id without one
+        self._snapshots = Snapshots(config, origin, run_blocking, self._compiling)
         self._compiled: dict[int, tuple[str, ColumnRules]] = {}  # of each client's last SUBSCRIBE
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
@@ -243,6 +244,13 @@ class Instance:
                 self._log.cursor_persisted(self.config.destination, client_id, cursor)
         return True
 
+    async def _flush_now(self) -> None:
+        """Make acknowledged cursors durable. Raises MetaWriteFailed, NotRunningHere."""
+        written = await self.flush()
+        self._check()  # the write may have been fenced
+        if not written:
+            raise MetaWriteFailed(self._write_error)
+
     # ---- requests
 
     async def subscribe(
@@ -288,7 +296,7 @@ class Instance:
                         await self._run_blocking(lambda: self._origin.keep_house(None))
                     start = await self._start_position()
                     if snapshot.tables:
-                        start = replace(start, snapshot=(await self._initial(identity, snapshot)).text)
+                        start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
             await self.meta.subscribe(replace(identity, within=ANYTHING, account=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
@@ -300,46 +308,6 @@ class Instance:
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
-
-    async def _initial(self, identity: ClientIdentity, wanted: InitialSnapshot) -> SnapshotState:
-        """Return a snapshot for a client that begins. Raises SnapshotRefused, FilterInvalid."""
-        known = await self._known_tables()
-        tables = wanted.tables
-        if tables == ("*",):
-            chosen = replace(identity, filter=identity.filter or wanted.filter)
-            async with self._compiling.of(identity.account or identity.client_id):
-                tables = await self._run_blocking(partial(self._kept, chosen, known))
-        return self._begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
-
-    async def _known_tables(self) -> Sequence[tuple[str, str]]:
-        """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
-        try:
-            return await self._run_blocking(self._origin.tables)
-        except SnapshotRefused as refused:
-            raise SnapshotRefused(f"{self.config.destination}: {refused}") from refused
-
-    def _kept(self, identity: ClientIdentity, known: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Return those tables that the client's filter keeps. Runs on the pool."""
-        config = self.config
-        kept = effective(
-            config.filter_regex,
-            config.filter_black_regex,
-            identity.filter,
-            config.filter_client_mode,
-            identity.within.filter,
-        )
-        return tuple(f"{schema}.{table}" for schema, table in known if kept.accepts(schema, table))
-
-    def _begun(self, request: SnapshotRequest, stored: str, known: Sequence[tuple[str, str]]) -> SnapshotState:
-        """Return the state of a snapshot that begins. Raises SnapshotRefused, also for a table that does not exist."""
-        state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
-        names = {f"{schema}.{table}" for schema, table in known}
-        if missing := [table for table in state.tables if table not in names]:
-            raise SnapshotRefused(
-                f"{self.config.destination}: the source shows no table {some(missing)}: check the name with its letter"
-                " case, or GRANT SELECT on it"
-            )
-        return state
 
     def era(self, identity: ClientIdentity) -> object | None:
         """Return an object that stays the same while only the client moves its cursor and takes back batches.
@@ -383,10 +351,7 @@ class Instance:
         """
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
-            written = await self.flush()
-            self._check()  # the write may have been fenced
-            if not written:
-                raise MetaWriteFailed(self._write_error)
+            await self._flush_now()
 
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
@@ -400,12 +365,12 @@ class Instance:
         if cursor is None or stream is None:
             raise NotSubscribed(self.config.destination, client_id)
         if request.action is SnapshotAction.START:
-            known = await self._known_tables()
+            known = await self._snapshots.known_tables()
             self._check()
             cursor = self.meta.cursor(client_id)
             if cursor is None or self._streams.get(client_id) is not stream:
                 raise NotSubscribed(self.config.destination, client_id)
-            state = self._begun(request, cursor.snapshot, known)
+            state = self._snapshots.begun(request, cursor.snapshot, known)
         else:
             state = changed(cursor.snapshot, request, "", int(time.time() * 1000))
         self.meta.move(client_id, replace(cursor, snapshot=state.text))
@@ -419,10 +384,7 @@ class Instance:
             tables=some(state.tables),
             rows=state.rows,
         )
-        written = await self.flush()
-        self._check()  # the write may have been fenced
-        if not written:
-            raise MetaWriteFailed(self._write_error)
+        await self._flush_now()
         return state
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:

@@ -115,6 +115,15 @@ def test_without_ends_of_transactions_silence_is_one() -> None:
     assert intake.acknowledged() == [1]
 
 
+def delivered(intake: Intake, entries: list[bytes], size: int) -> list[bytes]:
+    """Deliver entries in batches of a size; return those that become durable."""
+    kept: list[bytes] = []
+    for at in range(0, len(entries), size):
+        intake.add(at + 1, walk(entries[at : at + size]))
+        kept += [entry for piece in drain(intake) for entry in entries_of(piece)]
+    return kept
+
+
 @given(st.integers(0, 11), st.integers(0, 11), st.integers(1, 5), st.booleans())
 def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size: int, told: bool) -> None:
     """No entry is lost or doubled, wherever the connection breaks and however far back the server starts again."""
@@ -122,17 +131,12 @@ def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size
     intake = fresh()
     kept: list[bytes] = []
 
-    def deliver(some: list[bytes]) -> None:
-        for at in range(0, len(some), size):
-            intake.add(at + 1, walk(some[at : at + size]))
-            kept.extend(entry for piece in drain(intake) for entry in entries_of(piece))
-
-    deliver(entries[:cut])
+    kept += delivered(intake, entries[:cut], size)
     durable = len(kept)
     first = Messages.FromString(frames(entries[min(back, durable) :][:1])).messages[0]
     offset = pb.Entry.FromString(first).header.logfileOffset
     intake.connected(LogPosition("bin.000001", offset) if told else None)
-    deliver(entries[min(back, durable) :])
+    kept += delivered(intake, entries[min(back, durable) :], size)
     assert kept == entries
 
 
@@ -149,19 +153,14 @@ def test_rows_of_a_snapshot_are_not_lost_when_they_come_again(cut: int, back: in
     intake = fresh()
     kept: list[bytes] = []
 
-    def deliver(some: list[bytes]) -> None:
-        for at in range(0, len(some), size):
-            intake.add(at + 1, walk(some[at : at + size]))
-            kept.extend(entry for piece in drain(intake) for entry in entries_of(piece))
-
-    deliver(entries[:cut])
+    kept += delivered(intake, entries[:cut], size)
     durable = list(kept)
     back = min(back, len(durable))
     last = pb.Entry.FromString(entries[max(back, 1) - 1])
     at_end = cursor == "consumed" and last.entryType == pb.TRANSACTIONEND
     place = LogPosition("bin.000001", last.header.logfileOffset, consumed=at_end)
     intake.connected(None if cursor == "untold" else place)
-    deliver(entries[back:])
+    kept += delivered(intake, entries[back:], size)
     added = kept[len(durable) :]
     new = [entry for entry in entries[len(durable) :] if is_row(entry)]
     again = [entry for entry in added if is_row(entry) and entry in durable]
