@@ -27,7 +27,7 @@ class Snapshots:
     def __init__(
         self, config: InstanceConfig, origin: Origin, run_blocking: RunBlocking, compiling: OneAtATime
     ) -> None:
-        """Do nothing yet.
+        """Create it.
 
         config: of the destination.
         origin: the source.

@@ -110,7 +110,7 @@ class AuditFile:
 
 
 def _last_line_is_cut(path: Path) -> bool:
-    """Return whether the last line of a file has no end."""
+    """Return whether a file has content and does not end with a line break."""
     with path.open("rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False

@@ -72,7 +72,7 @@ class Entrance:
         raise LoginRefused(f"auth failed for user:{excerpt(name)}")
 
     def admit_again(self, name: str, proof: Proof | None, certified: Collection[str]) -> Account | None:
-        """Return the account of an earlier login as the accounts are now; None if the login is valid no longer.
+        """Return the account of an earlier login as the accounts are now; None if the login is no longer valid.
 
         name, proof, certified: see admit.
         """

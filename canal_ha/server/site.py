@@ -63,7 +63,7 @@ class SmallRequest(Request):
 
 
 class QuietChannel(http.HTTPChannel):
-    """A connection on which a header that Twisted's parser breaks on is answered with 400.
+    """A connection that answers 400 to a header that breaks Twisted's parser.
 
     Python reads no number of more than 4,300 digits. Twisted logs that as an error, with a traceback, each time that a
     stranger sends such a Content-Length.

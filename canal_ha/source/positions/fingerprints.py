@@ -5,8 +5,9 @@ a fingerprint is the second of the transaction's last rows, and a hash of its nu
 transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
 Small entries are not parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no
 segment, whose memory is reused. Of a large entry it keeps what `row_hashes` has taken from it.
-A transaction's origin is the server that wrote it first. The last transaction of each origin is remembered too, also if
-it is older than the last ones of all: everything of that origin before it was delivered.
+A transaction's origin is the server that wrote it first. The last transaction that was read from its origin's own
+binlog is remembered too, for each origin, also if it is older than the last ones of all. Everything that the origin
+wrote before it was delivered. A replica tells nothing of the kind, because it may have another order.
 """
 
 from __future__ import annotations
@@ -310,10 +311,9 @@ class Recent:
         return tuple(self._fingerprints)
 
     def last_of_origins(self) -> dict[int, Fingerprint]:
-        """Return, by server id, the last transaction of each origin, as of the last call of `fingerprints` or `trail`.
+        """Return, by server id, the last transaction of each origin that was read from the origin's own binlog.
 
-        Everything of that origin before it was delivered. An origin whose transactions came from a replica that does
-        not keep the order has none.
+        As of the last call of `fingerprints` or `trail`.
         """
         return dict(self._last_of)
 

@@ -57,7 +57,7 @@ class Pace:
         self.rows = max(1, int(wanted))
 
     def too_long(self) -> bool:
-        """Take that the server ended the SELECT; return whether a smaller one may help."""
+        """Note that the server ended the SELECT; return whether a smaller one may help."""
         smaller, self.rows = self.rows > 1, max(1, self.rows // 2)
         return smaller
 
