@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from canal_ha.cli.destination_node import DestinationNode, destination_node_options
 from canal_ha.cli.node_status import fetch
-from canal_ha.cli.running_node import RunningNode, running_node_options
 from canal_ha.errors import SnapshotRefused
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ def command() -> None:
 
 def _client_options(command: Command) -> Command:
     """Add the options that say which client's snapshot, and which node to ask."""
-    command = running_node_options(command)
+    command = destination_node_options(command)
     command = click.option(
         "--client-id", type=int, default=1001, show_default=True, help="Whose stream gets the rows."
     )(command)
@@ -100,7 +100,7 @@ class _Client:
     """A client id of a destination, at the node that runs it."""
 
     def __init__(self, destination: str, client_id: int, **node: Any) -> None:
-        self._node = RunningNode(destination, **node)
+        self._node = DestinationNode(destination, **node)
         self._destination = destination
         self._client_id = client_id
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from canal_ha.cli.running_node import RunningNode, running_node_options
+from canal_ha.cli.destination_node import DestinationNode, destination_node_options
 from canal_ha.errors import SwitchRefused
 
 TIMEOUT_S = 60.0  # the node checks the other server first
@@ -23,7 +23,7 @@ def command() -> None:
 @click.option(
     "--source", type=click.IntRange(1), metavar="N", help="Number of the source, if the destination has several."
 )
-@running_node_options
+@destination_node_options
 def switch(destination: str, to: str, source: int | None, **node: Any) -> None:
     """Read from the other server. Ask the node that runs the destination; without accounts, with its --conf.
 
@@ -31,5 +31,5 @@ def switch(destination: str, to: str, source: int | None, **node: Any) -> None:
     nothing changes.
     """
     wanted = {"to": f"{source}/{to}" if source else to}
-    answer = RunningNode(destination, **node).post("source", wanted, SwitchRefused, TIMEOUT_S)
+    answer = DestinationNode(destination, **node).post("source", wanted, SwitchRefused, TIMEOUT_S)
     click.echo(f"{destination}: reads from {answer['source']}")

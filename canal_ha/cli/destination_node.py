@@ -22,8 +22,8 @@ from canal_ha.errors import CanalError, NodeUnreachable
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def running_node_options(command: Command) -> Command:
-    """Add --url, --conf and the options of the login to a command, which passes them to RunningNode."""
+def destination_node_options(command: Command) -> Command:
+    """Add --url, --conf and the options of the login to a command, which passes them to DestinationNode."""
     command = access_options(command)
     command = click.option(
         "--conf",
@@ -36,7 +36,7 @@ def running_node_options(command: Command) -> Command:
     )(command)
 
 
-class RunningNode:
+class DestinationNode:
     """The node that runs a destination. url, access: of its status endpoint."""
 
     def __init__(
