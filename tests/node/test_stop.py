@@ -81,7 +81,7 @@ def test_what_is_acknowledged_is_durable_before_clients_have_their_last_words(
 
     The other client's cursor is written before that, and the instance stops after it.
     """
-    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (v text)")
     slow = {"canal.zookeeper.flush.period": "60000"}
     with (
         Node({"example": follow(mariadb)}, zk_servers=zookeeper.hosts, wait_for=["example"], properties=slow) as node,
@@ -91,7 +91,10 @@ def test_what_is_acknowledged_is_durable_before_clients_have_their_last_words(
         for client in (good, late):
             client.subscribe(rf"{database}\..*")
             assert client.refusal() == (0, "")
-        mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+        # The second row fills a batch of 1 KiB, so that the GET does not wait for its time-out.
+        mariadb.execute(
+            f"INSERT INTO {database}.t VALUES ('x')", f"INSERT INTO {database}.t VALUES (REPEAT('x', 2000))"
+        )
         for client in (late, good):
             client.get(timeout=20_000, size=1)
             batch = client.fetched()
