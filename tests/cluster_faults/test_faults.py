@@ -168,6 +168,9 @@ def test_the_running_node_loses_zookeeper_only(stage: Stage) -> None:
     fault.within(TAKE_OVER_S)
 
 
+@pytest.mark.nightly(
+    "tests/cluster_real/test_outages.py: an ensemble without its leader; the tests above: links that are cut"
+)
 def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None:
     """The owner's connection works, but its server has lost the leader.
 
