@@ -76,6 +76,7 @@ def _c_client(server: SqlServer, written: Written) -> measure.Take:
     if isinstance(server, MySQL):
         *loader, daemon = server.binary()
         program = [*loader, str(Path(daemon).parent.parent / "bin" / "mysql"), "--no-defaults"]
+        program += ["--ssl-mode=DISABLED", "--get-server-public-key"]  # without TLS, as the node reads
     command = [
         *program,
         *("--quick", "--skip-column-names", f"--host={LOOPBACK}", f"--port={server.port}"),
