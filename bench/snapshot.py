@@ -1,9 +1,9 @@
-"""Measures a snapshot of one table, beside the C client that reads the same rows and drops them.
+"""Measures a snapshot of one table, beside the C client that reads the same rows and drops them, and beside peers.
 
 The snapshot goes from the server through a node to a client that counts rows. The C client, mysql or mariadb, runs one
-SELECT without a buffer of its own. Both take turns, each round with a new node. The figures are medians.
+SELECT without a buffer of its own. All readers take turns, each round with a new node. The figures are medians.
 
-    python -m bench.snapshot [--rows N] [--rounds N] [--database mariadb|mysql ...]
+    python -m bench.snapshot [--rows N] [--rounds N] [--database mariadb|mysql ...] [--peers debezium|mydumper ...]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import measure, workloads
+from bench.peers import snapshots as peers
 from bench.suite import CLIENT_ID, COUNT, DESTINATION, settings
 from bench.workloads import SCHEMA, Written
 from lab import MySQL, Node, SqlServer
@@ -24,6 +25,7 @@ from lab.ports import LOOPBACK
 
 BATCH_SIZE = 10_000  # kilobytes
 SNAPSHOT, C_CLIENT = "snapshot", "C client"
+HEADER = f"{'database':<10}{'reader':<22}{'rows/s':>12}{'snapshot is':>14}{'CPU us/row':>13}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=1_200_000, help="of workload A")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--database", nargs="+", default=["mariadb", "mysql"], choices=("mariadb", "mysql"))
+    parser.add_argument("--peers", nargs="*", default=[], choices=peers.NAMES, help="installed if missing")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
 
@@ -39,19 +42,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)
 
     samples = measure.Samples()
+    missing = peers.install(chosen.peers)
+    rows = []
     for database in chosen.database:
         with workloads.server(database) as server:
             written = workloads.write(server, "A", chosen.rows)
             takes = {SNAPSHOT: _snapshot(server, written), C_CLIENT: _c_client(server, written)}
+            takes |= peers.takes(server, written, [name for name in chosen.peers if name not in missing])
             measure.in_turns(takes, chosen.rounds, samples, say)
-            ours, peer = (samples.median(server.flavor, "A", name, lambda each: each.rate) for name in takes)
-            if ours and peer:
-                cost = samples.median(server.flavor, "A", SNAPSHOT, lambda each: each.cpu_s / each.rows * 1e6) or 0.0
-                print(f"{database}: snapshot {ours:,.0f} rows/s, C client {peer:,.0f} rows/s, ratio {ours / peer:.2f};")
-                print(f"    {cost:.2f} us of the node's processor time a row", flush=True)
-    for name, reason in samples.failed.items():
-        print(f"{name} failed: {reason}")
-    return 1 if samples.failed else 0
+            rows += [row(samples, server.flavor, reader) for reader in takes]
+    print(HEADER, *rows, sep="\n")
+    for name, reason in (missing | samples.failed).items():
+        print(f"not measured: {name}: {reason}")
+    return 1 if samples.failed.keys() & {SNAPSHOT, C_CLIENT} else 0
+
+
+def row(samples: measure.Samples, database: str, reader: str) -> str:
+    """Return a reader's line under HEADER: its rate, the snapshot's rate divided by it, and processor time a row.
+
+    The processor time is that of the node, or of the peer's process; "-" stands for what was not measured.
+    """
+    rate, ours = (samples.median(database, "A", name, lambda each: each.rate) for name in (reader, SNAPSHOT))
+    cost = samples.median(database, "A", reader, lambda each: each.cpu_s / each.rows * 1e6)
+    cells = (
+        f"{rate:,.0f}" if rate else "-",
+        f"{ours / rate:.2f} x" if ours and rate else "-",
+        f"{cost:.2f}" if cost else "-",
+    )
+    return f"{database:<10}{reader:<22}{cells[0]:>12}{cells[1]:>14}{cells[2]:>13}"
 
 
 def _snapshot(server: SqlServer, written: Written) -> measure.Take:

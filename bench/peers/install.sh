@@ -5,6 +5,8 @@
 #   bash bench/peers/install.sh go                 go-mysql 1.12.0 from the Go proxy, with Debian's Go or a newer one
 #   bash bench/peers/install.sh mysqlbinlog        mariadb-binlog from Debian
 #   bash bench/peers/install.sh mysql-replication  nothing: the virtual environment contains it
+#   bash bench/peers/install.sh debezium           Debezium's embedded engine 3.5.0 from Maven Central, compiled with ours
+#   bash bench/peers/install.sh mydumper           mydumper from Debian, unpacked into the cache without root
 #
 # CANAL_HA_CACHE   directory of the cache (default: ~/.cache/canal-ha)
 set -euo pipefail
@@ -42,18 +44,19 @@ packages() {
 # fingerprint FILE...: changes when one of the files changes.
 fingerprint() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
 
-# --- canal ------------------------------------------------------------------------------------------------------------
+# --- canal and Debezium -----------------------------------------------------------------------------------------------
 
-install_java() {
-    local directory=$target/java wanted
+# java_peer NAME WHAT: what the pom.xml in directory NAME requires, and the compiled programs of that directory.
+java_peer() {
+    local directory=$target/$1 wanted
     bash "$here/../../deploy/install.sh" java >>"$log" 2>&1 || fail "JDK or Maven is missing"
-    wanted=$(fingerprint "$here"/java/*)
+    wanted=$(fingerprint "$here/$1"/*)
     [[ $(cat "$directory/installed" 2>/dev/null) != "$wanted" ]] || return 0
     rm -rf "$directory"
     mkdir -p "$directory/classes"
-    mvn -q -B -f "$here/java/pom.xml" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
-        -DoutputDirectory="$directory/lib" >>"$log" 2>&1 || fail "Maven could not fetch canal's server"
-    javac -cp "$directory/lib/*" -d "$directory/classes" "$here"/java/*.java >>"$log" 2>&1 ||
+    mvn -q -B -f "$here/$1/pom.xml" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
+        -DoutputDirectory="$directory/lib" >>"$log" 2>&1 || fail "Maven could not fetch $2"
+    javac -cp "$directory/lib/*" -d "$directory/classes" "$here/$1"/*.java >>"$log" 2>&1 ||
         fail "the benchmark's Java programs do not compile"
     printf '%s\n' "$wanted" >"$directory/installed"
 }
@@ -100,12 +103,41 @@ install_go() {
     printf '%s\n' "$wanted" >"$target/go-installed"
 }
 
+# --- mydumper ---------------------------------------------------------------------------------------------------------
+
+# The packages are only unpacked, which needs no root. `run` in the tree starts the program with the tree's libraries.
+install_mydumper() {
+    local tree=$target/mydumper wanted=(mydumper libmariadb3 libglib2.0-0 libpcre3) libraries package
+    ! "$tree/run" --version >/dev/null 2>&1 || return 0
+    libraries=$(uname -m)-linux-gnu
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    {
+        cd "$tree" &&
+            { apt-get -q download "${wanted[@]}" || { as_root apt-get -q update && apt-get -q download "${wanted[@]}"; }; }
+    } >>"$log" 2>&1 || fail "apt-get could not download: ${wanted[*]}"
+    for package in *.deb; do
+        dpkg-deb --extract "$package" . >>"$log" 2>&1 || fail "dpkg-deb could not unpack $package"
+    done
+    rm ./*.deb
+    cat >"$tree/run" <<RUN
+#!/bin/sh
+export LD_LIBRARY_PATH="$tree/lib/$libraries:$tree/usr/lib/$libraries"
+export MARIADB_PLUGIN_DIR="$tree/usr/lib/$libraries/libmariadb3/plugin"
+exec "$tree/usr/bin/mydumper" "\$@"
+RUN
+    chmod +x "$tree/run"
+    "$tree/run" --version >>"$log" 2>&1 || fail "mydumper does not run here"
+}
+
 # --- the others -------------------------------------------------------------------------------------------------------
 
 case ${1:-} in
-java) install_java ;;
+java) java_peer java "canal's server" ;;
+debezium) java_peer debezium Debezium ;;
 go) install_go ;;
 mysqlbinlog) command -v mariadb-binlog >/dev/null || packages mariadb-client ;;
 mysql-replication) ;;
-*) fail "expected java, go, mysqlbinlog or mysql-replication, not: ${1:-}" ;;
+mydumper) install_mydumper ;;
+*) fail "expected java, go, mysqlbinlog, mysql-replication, debezium or mydumper, not: ${1:-}" ;;
 esac

@@ -13,6 +13,7 @@ from bench.latency import Latency
 from bench.measure import ReaderFailed, Sample, Samples
 from bench.run import BEGIN, END, renewed
 from bench.scaling import COUNTS, Scaling
+from bench.snapshot import SNAPSHOT, row
 
 
 def sample(reader: str, seconds: float, *, rows: int = 1000, memory: int = 0) -> Sample:
@@ -94,3 +95,12 @@ def test_the_report_goes_between_its_marks() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert renewed(page, "new") == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
     assert renewed(renewed(page, "new"), "newer").count(BEGIN) == 1
+
+
+def test_a_table_of_snapshots_compares_each_reader_with_the_snapshot() -> None:
+    """A line has a rate, the snapshot's rate divided by it, and processor time; a dash stands for what is missing."""
+    samples = Samples()
+    samples.taken += [Sample("mysql", "A", SNAPSHOT, 1000, 0.5, cpu_s=0.002), sample("mydumper", 1.0)]
+    assert row(samples, "mysql", SNAPSHOT).split()[-4:] == ["2,000", "1.00", "x", "2.00"]
+    assert row(samples, "mysql", "mydumper").split()[-4:] == ["1,000", "2.00", "x", "-"]
+    assert row(samples, "mysql", "debezium").split()[-3:] == ["-", "-", "-"]
