@@ -9,7 +9,7 @@ Threads: the streams' source threads share it; a lock guards the versions and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -24,6 +24,7 @@ from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import ChangeDatabase
 from canal_ha.decode.ddl.tokens import Unreadable, leading
 from canal_ha.decode.history.definitions import charset_of, columns_of, definition_of
+from canal_ha.decode.history.evidence import OtherHistory, certain, told_elsewhere
 from canal_ha.decode.history.ranges import Range, Ranges, edge
 from canal_ha.decode.history.statements import Draft, named
 from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
@@ -64,6 +65,9 @@ class Ahead(Protocol):
 
         After that they may have more effect. Return False if there is nothing to read.
         """
+
+    def others(self) -> Sequence[OtherHistory]:
+        """Return what is stored of the other servers that the destination has read."""
 
 
 class History:
@@ -172,7 +176,7 @@ class History:
         except TableUnknown:
             with self._lock:
                 version = self._versions.at(key, at.order, self._floor(since))
-            found = None if version is None else _certain(version, table_map)
+            found = None if version is None else certain(version, table_map)
             if version is None or found is None:
                 raise
             return self._schema(version, table_map, found)  # only a charset is in doubt, which few readers need
@@ -201,8 +205,7 @@ class History:
             default = charset if in_doubt(version.charset) else version.charset
             settled = Version(at.order, trust, columns, version.cause, charset=default)
         else:
-            absent = version.if_absent
-            settled = Version(version.order, trust, columns, version.cause, charset=charset, if_absent=absent)
+            settled = replace(version, trust=trust, columns=columns, wants_texts=False, charset=charset)
         return self._keep(key, settled, table_map, columns, at)
 
     def _known(
@@ -216,7 +219,7 @@ class History:
             version = self._versions.at(key, order, self._floor(since))
             known = None if since is None else self._ranges.of(since) or self._ranges.before(order)
             later = None if known is None else self._versions.observed_behind(key, order, known.end.order)
-        columns = None if version is None else _certain(version, table_map)
+        columns = None if version is None else certain(version, table_map)
         if columns is not None:
             columns = table_match.with_charsets(columns, table_map)
         if columns is not None:
@@ -248,11 +251,44 @@ class History:
                 observed = Version(edge(newest).order, Trust.KNOWN, present, charset=charset, observed=True)
                 self._record(key, observed, table_map, at)
             version, columns = self._known(key, table_map, at.order, since)
+        if columns is None and self._learn_elsewhere(key, table_map, at, since, ahead):
+            version, columns = self._known(key, table_map, at.order, since)
         while columns is None and ahead.look_back(at):
             version, columns = self._known(key, table_map, at.order, since)
         if version is not None and columns is not None:
             return version, columns
         raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=agrees))
+
+    def _learn_elsewhere(
+        self, key: Key, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead
+    ) -> bool:
+        """Take a table over from the history of another server; return whether one knows it."""
+        with self._lock:
+            known = None if since is None else self._ranges.of(since)
+            if known is None:
+                return False
+            last = self._versions.at(key, at.order, known.start.order)
+            if last is not None and last.trust is not Trust.UNCERTAIN:
+                return False
+            if last is not None and self._versions.changes_behind(key, last.order, at.order):
+                last = None
+            following = self._versions.statement_behind(key, at.order, known.end.order)
+        told = told_elsewhere(self, ahead.others(), table_map, last, following)
+        if told is None:
+            return False
+        if following is not None:
+            place = edge(position_of(following.order)).order
+            taken = replace(told, order=place, cause="", observed=True, if_absent=False, second=0)
+        else:
+            assert last is not None
+            taken = replace(last, trust=told.trust, columns=told.columns, charset=told.charset)
+        self._record(key, taken, table_map, at)
+        return True
+
+    def around(self, name: Key, statement: Version) -> Sequence[tuple[Version | None, Version]]:
+        """See OtherHistory."""
+        with self._lock:
+            return self._versions.around(self._versions.key(*name), statement)
 
     def _changed(self, key: Key, behind: Order, until: Order | None = None) -> bool:
         with self._lock:
@@ -339,7 +375,8 @@ class History:
             with self._lock:
                 keys = [named(self._versions, name, default_schema) for name in names] or self._versions.keys()
                 for key in keys:
-                    self._versions.record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
+                    second = at.timestamp_ms // 1000
+                    self._versions.record(key, Version(at.order, Trust.UNCERTAIN, cause=sql, second=second))
                 if not names:
                     self._versions.record_everywhere(at.order)
             return True
@@ -347,7 +384,7 @@ class History:
             return False
         with self._lock:
             floor = self._floor(since)
-            draft = Draft(self._versions, at.order, sql, default_schema, floor=floor, live_texts=self._live_texts)
+            draft = Draft(self._versions, at, sql, default_schema, floor=floor, live_texts=self._live_texts)
             draft.take(statement)
             for key, version in draft.versions.items():
                 self._versions.record(key, version)
@@ -400,12 +437,6 @@ class _View:
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         return self._history.apply(at, default_schema, sql, self._since)
-
-
-def _certain(version: Version, table_map: TableMap) -> tuple[Column, ...] | None:
-    """Return the columns of a version if they are certain, but for charsets, and agree with the event."""
-    certain = version.trust in (Trust.KNOWN, Trust.SHOWN) or table_match.tells_columns(table_map)
-    return table_match.agreeing(version.columns, table_map) if version.readable and certain else None
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:

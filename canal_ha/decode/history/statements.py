@@ -19,6 +19,7 @@ from canal_ha.decode.ddl.statements import (
 )
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.decode.history.versions import Key, Order, Trust, Version, Versions
+from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column
 
 
@@ -31,17 +32,18 @@ class Draft:
     """The versions that one statement makes.
 
     known: the versions before it.
-    order, sql, default_schema: the statement.
+    at, sql, default_schema: the statement.
     floor: see Versions.
     live_texts: see History.
     """
 
     def __init__(
-        self, known: Versions, order: Order, sql: str, default_schema: str, *, floor: Order | None, live_texts: bool
+        self, known: Versions, at: LogPosition, sql: str, default_schema: str, *, floor: Order | None, live_texts: bool
     ) -> None:
         self.versions: dict[Key, Version] = {}
         self._known = known
-        self._order = order
+        self._order = at.order
+        self._second = at.timestamp_ms // 1000
         self._floor = floor
         self._sql = sql
         self._default_schema = default_schema
@@ -87,7 +89,9 @@ class Draft:
         if_absent: bool = False,
     ) -> None:
         texts = wants_texts or (self._live_texts and trust is Trust.KNOWN)
-        self.versions[key] = Version(self._order, trust, columns, self._sql, texts, charset, if_absent=if_absent)
+        self.versions[key] = Version(
+            self._order, trust, columns, self._sql, texts, charset, if_absent=if_absent, second=self._second
+        )
 
     def _copy(self, key: Key, version: Version) -> None:
         self._set(key, version.trust, version.columns, version.wants_texts, charset=version.charset)

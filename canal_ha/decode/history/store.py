@@ -73,6 +73,9 @@ class HistoryStore(Protocol):
     def load(self, source: str) -> Kept:
         """Return everything stored of a source, unordered."""
 
+    def others(self, source: str) -> tuple[Kept, ...]:
+        """Return the same for each source but this one."""
+
     def count(self) -> int:
         """Return the number of records, of all sources."""
 

@@ -41,6 +41,8 @@ class Version:
     observed: the table was seen in this form at `order`, without a statement there. So the columns hold before it as
     well, back to the last statement about the table.
     if_absent: the statement creates the table only if there is none, and it is unknown whether there was one.
+    second: when the statement was written, seconds since 1970; 0 if unknown. All servers that replicate it keep this
+    time.
     """
 
     order: Order
@@ -51,6 +53,7 @@ class Version:
     charset: str = ""
     observed: bool = False
     if_absent: bool = False
+    second: int = 0
     schemas: dict[tuple[Column, ...], TableSchema] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -105,6 +108,34 @@ class Versions:
             if not version.if_absent:
                 return None
         return None
+
+    def statement_behind(self, key: Key, order: Order, end: Order) -> Version | None:
+        """Return the version that the next statement about an existing table makes, behind a position, up to `end`.
+
+        Return None if there is none, or if it may not be the next one.
+        """
+        versions = self._settled(key)
+        for version in versions[bisect_right(versions, order, key=_order) :]:
+            if version.order > end or version.observed:
+                return None
+            if version.cause and not version.if_absent:
+                return None if self._changed_everywhere(key, order, version.order) else version
+        return None
+
+    def around(self, key: Key, statement: Version) -> list[tuple[Version | None, Version]]:
+        """Return the versions before and from a statement on, for each time that it was recorded here.
+
+        statement: a version that the statement made of the same table, perhaps in another server's binlog. A server
+        may word the DROP of another one differently, so a table that is gone since the same second was dropped alike.
+        """
+        found = []
+        for made in self._settled(key):
+            same = made.cause == statement.cause or made.trust is statement.trust is Trust.DROPPED
+            if same and 0 < made.second == statement.second:
+                held = self.before(key, made.order, self._floor_of(made.order))
+                unsure = held is not None and self._changed_everywhere(key, held.order, made.order)
+                found.append((None if unsure else held, made))
+        return found
 
     def changes_behind(self, key: Key, order: Order, until: Order | None = None) -> bool:
         """Return whether a known statement behind a position, and before `until`, changes an existing table."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.definitions import definition_of
 from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
-from canal_ha.decode.history.store import HistoryStore, TableSnapshot
+from canal_ha.decode.history.store import HistoryStore, Kept, TableSnapshot
 from canal_ha.decode.history.versions import Key
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
@@ -98,6 +98,7 @@ class DestinationHistory:
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, charset=self._tables.charset, in_ranges=True)
+        self._others: tuple[History, ...] | None = None  # None: not asked for yet
         self._loaded = False
         self._times = JournalTimes({})
         self._snapshots: list[LogPosition] = []
@@ -173,6 +174,26 @@ class DestinationHistory:
             found = self._read(history, known.start, edge(until), scanner, again=True)
         stream.again_from = (history.ranges().of(at.order) or known).start
         return found
+
+    def others(self) -> tuple[History, ...]:
+        """See Ahead."""
+        with self._turn:
+            store, source, begun = self._store, self._recording.source, self._history
+            if self._others is not None or store is None:
+                return self._others or ()
+        try:
+            kept = store.others(source)
+        except HistoryUnavailable:
+            if store.shared:
+                raise
+            return ()
+        others = tuple(History(self._fetch, fold_names=begun.fold_names, in_ranges=True) for _ in kept)
+        for history, each in zip(others, kept, strict=True):
+            _restore(history, each)
+        with self._turn:
+            if self._history is begun:
+                self._others = others
+        return others
 
     # ---- the pool, at intervals
 
@@ -310,6 +331,7 @@ class DestinationHistory:
             recorder=self._recording,
             in_ranges=True,
         )
+        self._others = None
         self._snapshots = []
         self._times = JournalTimes({})
         self._streams.clear()
@@ -332,12 +354,8 @@ class DestinationHistory:
         if not kept.ranges:  # the records may have gaps anywhere
             return
         self._times = JournalTimes(kept.times)
-        for known in kept.ranges:
-            self._history.cover(known.start, known.end)
-        ranges = self._history.ranges()
-        snapshots = [snapshot for snapshot in kept.snapshots if ranges.of(edge(snapshot.at).order)]
+        snapshots = _restore(self._history, kept)
         self._snapshots = sorted((*self._snapshots, *(snapshot.at for snapshot in snapshots)), key=lambda at: at.order)
-        self._history.restore(kept.records, snapshots)
 
     def _advance(self) -> None:
         """Count what streams have decoded as covered."""
@@ -559,6 +577,19 @@ class _Opened:
 
     def look_back(self, at: LogPosition) -> bool:
         return self._destination_history.look_back(self, at)
+
+    def others(self) -> Sequence[History]:
+        return self._destination_history.others()
+
+
+def _restore(history: History, kept: Kept) -> list[TableSnapshot]:
+    """Load what is stored of one source; return the snapshots that lie in its ranges."""
+    for known in kept.ranges:
+        history.cover(known.start, known.end)
+    ranges = history.ranges()
+    snapshots = [snapshot for snapshot in kept.snapshots if ranges.of(edge(snapshot.at).order)]
+    history.restore(kept.records, snapshots)
+    return snapshots
 
 
 def _journals(start: LogPosition, end: LogPosition) -> float:

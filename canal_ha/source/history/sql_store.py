@@ -143,33 +143,14 @@ class SqlStore:
             if self._claim:
                 self._claim.confirm()  # with the row locked, so that no earlier claim comes in between
                 self._cover(cursor, covered)
-            self._run(
-                cursor,
-                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
-                f" FROM meta_history WHERE {_OF_SOURCE}",
-                source,
-            )
-            records = tuple(_record(row) for row in cursor.fetchall())
-            self._run(
-                cursor,
-                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, data FROM meta_snapshot"
-                f" WHERE {_OF_SOURCE}",
-                source,
-            )
-            rows = cursor.fetchall()
-            parts: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-            self._run(
-                cursor,
-                f"SELECT binlog_file, binlog_offest, data FROM meta_snapshot_part WHERE {_OF_SOURCE}",
-                source,
-            )
-            for journal, offset, data in cursor.fetchall():
-                parts[(str(journal), int(offset))].append(json.loads(data))
-            self._run(cursor, "SELECT digest, sql_text FROM meta_definition WHERE destination = ?")
-            definitions = {str(digest): str(text) for digest, text in cursor.fetchall()}
-        snapshots = tuple(_snapshot(row, parts, definitions) for row in rows)
-        own = covered.get(source, Coverage())
-        return Kept(tuple(own.ranges), records, snapshots, own.times)
+            return self._kept(cursor, source, covered)
+
+    @_once_more
+    def others(self, source: str) -> tuple[Kept, ...]:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            covered = self._covered(cursor)
+            return tuple(self._kept(cursor, other, covered) for other in covered if other != source)
 
     def count(self) -> int:
         """See HistoryStore."""
@@ -314,6 +295,35 @@ class SqlStore:
         covered = {source: Coverage.read({"ranges": [[body["start"], body["end"]]]})}
         self._cover(cursor, covered)
         return covered
+
+    def _kept(self, cursor: Any, source: str, covered: Mapping[str, Coverage]) -> Kept:
+        """Return everything stored of a source."""
+        self._run(
+            cursor,
+            "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
+            f" FROM meta_history WHERE {_OF_SOURCE}",
+            source,
+        )
+        records = tuple(_record(row) for row in cursor.fetchall())
+        self._run(
+            cursor,
+            f"SELECT binlog_file, binlog_offest, binlog_timestamp, extra, data FROM meta_snapshot WHERE {_OF_SOURCE}",
+            source,
+        )
+        rows = cursor.fetchall()
+        parts: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        self._run(
+            cursor,
+            f"SELECT binlog_file, binlog_offest, data FROM meta_snapshot_part WHERE {_OF_SOURCE}",
+            source,
+        )
+        for journal, offset, data in cursor.fetchall():
+            parts[(str(journal), int(offset))].append(json.loads(data))
+        self._run(cursor, "SELECT digest, sql_text FROM meta_definition WHERE destination = ?")
+        definitions = {str(digest): str(text) for digest, text in cursor.fetchall()}
+        snapshots = tuple(_snapshot(row, parts, definitions) for row in rows)
+        own = covered.get(source, Coverage())
+        return Kept(tuple(own.ranges), records, snapshots, own.times)
 
     def _cover(self, cursor: Any, covered: Mapping[str, Coverage]) -> None:
         sources = {source: known.body() for source, known in covered.items()}
