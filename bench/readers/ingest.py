@@ -58,8 +58,8 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str, tls: TlsConfig
             assert batch is not None
             ring.ack(batch.range.end, batch.range.end_seq)
 
-    def make_decoder(source: Source, begin: LogPosition) -> Decoder:
-        known = history.view(begin, dump)
+    def make_decoder(source: Source, begin: LogPosition, *, searching: bool = False) -> Decoder:
+        known = history.view(begin, dump, searching=searching)
         return Decoder(
             source=source,
             journal=begin.journal,

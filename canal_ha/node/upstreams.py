@@ -326,12 +326,12 @@ class Upstreams:
         def route() -> Upstream:
             now = self._now
 
-            def make_decoder(source: Source, start: LogPosition) -> Decoder:
+            def make_decoder(source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
                 journals = partial(server_journals, now.config, now.config.master, dump.opened)
                 prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
-                return decode(source, start, now.history.view(start, dump), start.gtid, prepared)
+                return decode(source, start, now.history.view(start, dump, searching=searching), start.gtid, prepared)
 
-            return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity))
+            return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 
         first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = Dump(
@@ -433,5 +433,4 @@ def _report(request: FeedRequest, event: DumpEvent) -> None:
     facts = {"to": event.address, "how": found.how, "not_there": found.missing, "may_come_again": again}
     if found.reason:
         facts["reason"] = found.reason
-    whole = not (found.reason or found.missing or found.lags)
-    request.moved(Move(event.before, found.at, whole, facts))
+    request.moved(Move(event.before, found.at, found.whole, facts))

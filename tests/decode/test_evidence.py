@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
+from canal_ha.decode.history.evidence import Joint, behind
 from canal_ha.decode.history.history import History
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
@@ -25,14 +27,17 @@ class Here:
         self.history = History(server(), in_ranges=True)
         self.history.cover(at(1000), at(9000))
         self._elsewhere = elsewhere
+        self.joined: list[Joint] = []
+        self._statements: list[tuple[LogPosition, str]] = []
 
     def wrote(self, offset: int, second: int, sql: str) -> None:
         """Apply a statement."""
+        self._statements.append((at(offset, second), sql))
         self.history.view(at(1000)).apply(at(offset, second), "s", sql)
 
-    def columns(self, offset: int, *, varchar: bool = False) -> list[str]:
-        """Return the columns of a row event of t with two integers, or with an integer and a text."""
-        return texts(self.history.view(at(1000), self).table(event(INT, VARCHAR if varchar else INT), at(offset)))
+    def columns(self, offset: int, *, searching: bool = False) -> list[str]:
+        """Return the columns of a row event of t with two integers."""
+        return texts(self.history.view(at(1000), self, searching=searching).table(event(INT, INT), at(offset)))
 
     def reach(self) -> None:
         """Do nothing: everything is read."""
@@ -42,12 +47,19 @@ class Here:
         return None
 
     def look_back(self, at: LogPosition) -> bool:
-        """Return False: nothing before the range can be read."""
-        return False
+        """Apply all statements again, once."""
+        again, self._statements = self._statements, []
+        for place, sql in again:
+            self.history.view(place).apply(place, "s", sql)
+        return bool(again)
 
-    def others(self) -> Sequence[History]:
+    def others(self) -> Collection[History]:
         """See Ahead."""
         return self._elsewhere
+
+    def joints(self) -> list[Joint]:
+        """See Ahead."""
+        return self.joined
 
 
 def at(offset: int, second: int = 0) -> LogPosition:
@@ -139,3 +151,47 @@ def test_statements_outside_what_is_covered_prove_nothing() -> None:
     here.wrote(9500, 50, SWAP)
     with pytest.raises(TableUnknown):
         here.columns(1500)
+
+
+def test_tables_are_as_they_were_where_a_stream_went_on() -> None:
+    """The other server's history ends before the statements. Where the stream left it counts here, and behind that."""
+    here = Here(other := elsewhere())
+    here.wrote(1100, 40, "ALTER TABLE t CHANGE x a int")
+    here.wrote(2000, 50, SWAP)
+    here.wrote(3000, 51, RENAME)
+    here.wrote(4000, 52, "DROP TABLE t")
+    here.joined.append(Joint(other, behind(at(50_000)), behind(at(1200))))
+    assert here.columns(3500) == ["c int", "a int"]
+    assert here.columns(2500) == ["b int", "a int"]
+    assert here.columns(1500) == here.columns(1150) == ["a int", "b int"]
+    with pytest.raises(TableUnknown):
+        here.columns(1050)
+
+
+def test_a_statement_that_the_stream_had_passed_on_the_other_server_makes_the_place_prove_nothing() -> None:
+    """It lies behind the place here, and another text does not make it another statement."""
+    here = Here(other := elsewhere((50, "ALTER TABLE t MODIFY COLUMN a int AFTER b")))
+    here.wrote(2000, 50, SWAP)
+    here.joined.append(Joint(other, behind(at(50_000)), behind(at(1200))))
+    with pytest.raises(TableUnknown):
+        here.columns(1500)
+
+
+def test_a_stream_stands_behind_a_statement_that_it_has_consumed() -> None:
+    """A consumed position is behind the statement there, and any other one before it."""
+    for consumed, expected in ((False, ["a int", "b int"]), (True, ["b int", "a int"])):
+        here = Here(other := elsewhere((50, SWAP)))
+        here.wrote(2000, 60, "DROP TABLE t")
+        here.joined.append(Joint(other, behind(replace(at(101), consumed=consumed)), behind(at(1200))))
+        assert here.columns(1500) == expected
+
+
+def test_a_search_takes_any_columns_with_the_types_of_the_event() -> None:
+    """It compares values, and names do not count there. What it takes is not known to a stream."""
+    here = Here(elsewhere())
+    here.wrote(2000, 50, SWAP)
+    assert here.columns(1500, searching=True) == ["a int", "b int"]
+    with pytest.raises(TableUnknown):
+        here.columns(1500)
+    with pytest.raises(TableUnknown):
+        here.history.view(at(1000), here, searching=True).table(event(VARCHAR), at(1500))

@@ -134,7 +134,7 @@ class Reading:
             what=f"{kind.__name__} among {self.events}",
         )
 
-    def _decoder(self, source: Source, start: LogPosition) -> Decoder:
+    def _decoder(self, source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
         return Decoder(
             source=source,
             journal=start.journal,

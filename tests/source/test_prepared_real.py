@@ -35,7 +35,7 @@ class XaReading(Reading):
         self._server_config = config_of(server)
         self._most_bytes = most_bytes
 
-    def _decoder(self, source: Source, start: LogPosition) -> Decoder:
+    def _decoder(self, source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
         config = self._server_config
         reader = PreparedReader("here", partial(server_journals, config, config.master, self.dump.opened))
         return Decoder(

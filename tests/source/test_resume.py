@@ -43,6 +43,17 @@ def test_pieces_of_a_large_transaction_come_once() -> None:
     assert offsets(resume.new(segment([Item(300), Item(400), Item(500, EntryKind.END)]))) == [400, 500]
 
 
+def test_a_break_behind_a_statement_leaves_the_boundary_before_it() -> None:
+    """`all_before` tells whether a boundary has been passed since the last delivery."""
+    for consumed in (False, True):
+        resume = Resume(LogPosition("mysql-bin.000001", 100, consumed=consumed))
+        found = [resume.all_before]
+        resume.delivered(segment([Item(150)]))
+        found.append(resume.all_before)
+        resume.passed("mysql-bin.000001", 200)
+        assert [*found, resume.all_before] == [True, False, True]
+
+
 def test_boundaries_move_on() -> None:
     """The next dump begins at the newest boundary or journal that was passed, never at an older one."""
     resume = Resume(START)

@@ -42,8 +42,8 @@ def sources_stay_apart(store: HistoryStore) -> None:
         store.add(source, [Record(at(100), "s", f"ALTER TABLE t ADD {source} int")])
         store.add_snapshot(source, TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset({("s", source)})))
         store.cover(source, [stretch(50, 200)], {})
-    assert store.others("u") == (store.load("v"),)
-    assert store.others("w") == (store.load("u"), store.load("v"))
+    assert store.others("u") == {"v": store.load("v")}
+    assert store.others("w") == {"u": store.load("u"), "v": store.load("v")}
     store.clear("u")
     assert store.load("u").records == ()
     assert places(store, "u") == []

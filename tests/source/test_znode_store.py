@@ -209,8 +209,8 @@ def test_sources_stay_apart_and_old_ones_expire(owners: Owners) -> None:
     kept = owners.next()
     assert [len(kept.load(source).snapshots) for source in "uvw"] == [1, 0, 1]
     assert [len(kept.load(source).ranges) for source in "uvw"] == [1, 0, 1]
-    assert kept.others("u") == (kept.load("w"),)
-    assert kept.others("v") == (kept.load("u"), kept.load("w"))
+    assert kept.others("u") == {"w": kept.load("w")}
+    assert kept.others("v") == {"u": kept.load("u"), "w": kept.load("w")}
     kept.clear("w")
     assert [len(owners.next().load(source).records) for source in "uvw"] == [1, 0, 0]
     assert len(owners.parts()) == 2

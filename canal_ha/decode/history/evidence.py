@@ -8,11 +8,14 @@ one of the statements is enough to find them there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from canal_ha.decode import table_match
-from canal_ha.decode.history.versions import Key, Trust, Version
+from canal_ha.decode.history.ranges import edge
+from canal_ha.decode.history.versions import Key, Order, Trust, Version
 from canal_ha.decode.table_map import TableMap
+from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column
 
 
@@ -25,6 +28,31 @@ class OtherHistory(Protocol):
         name: schema and table.
         statement: a version that the statement made of this table here.
         """
+
+    def as_of(self, name: Key, order: Order) -> Version | None:
+        """Return the version of a table at a position of a known range."""
+
+    def versions(self, name: Key) -> Sequence[Version]:
+        """Return all known versions of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The same place in two binlogs: a stream left one there and went on in the other.
+
+    other: the history of the first.
+    left: there, as from `behind`.
+    here: in the second, as from `behind`.
+    """
+
+    other: OtherHistory
+    left: Order
+    here: Order
+
+
+def behind(at: LogPosition) -> Order:
+    """Return the order of a stream's position: behind the statement there if it is consumed, else before it."""
+    return at.order if at.consumed else edge(at).order
 
 
 def certain(version: Version, table_map: TableMap) -> tuple[Column, ...] | None:

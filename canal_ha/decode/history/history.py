@@ -9,7 +9,7 @@ Threads: the streams' source threads share it; a lock guards the versions and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -24,7 +24,7 @@ from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import ChangeDatabase
 from canal_ha.decode.ddl.tokens import Unreadable, leading
 from canal_ha.decode.history.definitions import charset_of, columns_of, definition_of
-from canal_ha.decode.history.evidence import OtherHistory, certain, told_elsewhere
+from canal_ha.decode.history.evidence import Joint, OtherHistory, certain, told_elsewhere
 from canal_ha.decode.history.ranges import Range, Ranges, edge
 from canal_ha.decode.history.statements import Draft, named
 from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
@@ -66,8 +66,11 @@ class Ahead(Protocol):
         After that they may have more effect. Return False if there is nothing to read.
         """
 
-    def others(self) -> Sequence[OtherHistory]:
+    def others(self) -> Collection[OtherHistory]:
         """Return what is stored of the other servers that the destination has read."""
+
+    def joints(self) -> Iterable[Joint]:
+        """Return the places where streams went on that had read one of them."""
 
 
 class History:
@@ -112,14 +115,16 @@ class History:
     def fold_names(self, folds: bool) -> None:
         self._versions.fold_names = folds
 
-    def view(self, at: LogPosition | None, ahead: Ahead | None = None) -> TableHistory:
+    def view(self, at: LogPosition | None, ahead: Ahead | None = None, *, searching: bool = False) -> TableHistory:
         """Return the tables as one stream sees them.
 
         at: its start; it reads every statement from there on. None: unknown.
         ahead: reads further for it. Without it the current definition counts for every event that no known statement
         follows.
+        searching: only values are compared, and no row is delivered. So a table that is unknown may have any columns
+        with the types of the event.
         """
-        return _View(self, None if at is None else edge(at).order, ahead)
+        return _View(self, None if at is None else edge(at).order, ahead, searching)
 
     # ---- ranges
 
@@ -251,7 +256,8 @@ class History:
                 observed = Version(edge(newest).order, Trust.KNOWN, present, charset=charset, observed=True)
                 self._record(key, observed, table_map, at)
             version, columns = self._known(key, table_map, at.order, since)
-        if columns is None and self._learn_elsewhere(key, table_map, at, since, ahead):
+        if columns is None:
+            self._learn_elsewhere(key, table_map, at, since, ahead)
             version, columns = self._known(key, table_map, at.order, since)
         while columns is None and ahead.look_back(at):
             version, columns = self._known(key, table_map, at.order, since)
@@ -261,29 +267,72 @@ class History:
 
     def _learn_elsewhere(
         self, key: Key, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead
-    ) -> bool:
-        """Take a table over from the history of another server; return whether one knows it."""
+    ) -> None:
+        """Take over what the histories of other servers know: of this table, and of all tables where streams moved."""
+        others, joints = ahead.others(), ahead.joints()
         with self._lock:
             known = None if since is None else self._ranges.of(since)
             if known is None:
-                return False
+                return
+            self._take_over(joints, known)
             last = self._versions.at(key, at.order, known.start.order)
             if last is not None and last.trust is not Trust.UNCERTAIN:
-                return False
+                return
             if last is not None and self._versions.changes_behind(key, last.order, at.order):
                 last = None
             following = self._versions.statement_behind(key, at.order, known.end.order)
-        told = told_elsewhere(self, ahead.others(), table_map, last, following)
+        told = told_elsewhere(self, others, table_map, last, following)
         if told is None:
-            return False
+            return
         if following is not None:
-            place = edge(position_of(following.order)).order
-            taken = replace(told, order=place, cause="", observed=True, if_absent=False, second=0)
+            taken = _observed(told, edge(position_of(following.order)).order)
         else:
             assert last is not None
             taken = replace(last, trust=told.trust, columns=told.columns, charset=told.charset)
         self._record(key, taken, table_map, at)
-        return True
+
+    def _take_over(self, joints: Iterable[Joint], known: Range) -> None:
+        """Record what tables were where streams went on, if a statement behind changes them and nobody read it before.
+
+        joints: those places.
+        known: the range around.
+        """
+        keys = self._versions.keys()
+        for joint in joints:
+            if not known.start.order <= joint.here <= known.end.order:
+                continue
+            for key in keys:
+                if not self._versions.changes_behind(key, joint.here):
+                    continue
+                last = self._versions.at(key, joint.here, known.start.order)
+                following = self._versions.statement_behind(key, joint.here, known.end.order)
+                if following is None or (last is not None and last.trust is not Trust.UNCERTAIN):
+                    continue
+                # the stream may have passed a statement there that lies behind the place here, perhaps in other words
+                passed = any(version.second == following.second for version in joint.other.versions(key))
+                told = None if passed else joint.other.as_of(key, joint.left)
+                if told is not None and told.trust is Trust.KNOWN:
+                    self._versions.record(key, _observed(told, joint.here))
+
+    def like(self, table_map: TableMap, ahead: Ahead) -> TableSchema | None:
+        """Return columns that the table had at some time on another server, with the types of this event."""
+        for other in ahead.others():
+            for version in other.versions((table_map.schema, table_map.name)):
+                columns = certain(version, table_map)
+                if columns is not None:
+                    return self._schema(version, table_map, columns)
+        return None
+
+    def versions(self, name: Key) -> Sequence[Version]:
+        """See OtherHistory."""
+        with self._lock:
+            return self._versions.of_table(self._versions.key(*name))
+
+    def as_of(self, name: Key, order: Order) -> Version | None:
+        """See OtherHistory."""
+        with self._lock:
+            known = self._ranges.of(order)
+            return None if known is None else self._versions.at(self._versions.key(*name), order, known.start.order)
 
     def around(self, name: Key, statement: Version) -> Sequence[tuple[Version | None, Version]]:
         """See OtherHistory."""
@@ -424,19 +473,31 @@ class History:
 class _View:
     """The history as one stream sees it."""
 
-    def __init__(self, history: History, since: Order | None, ahead: Ahead | None) -> None:
+    def __init__(self, history: History, since: Order | None, ahead: Ahead | None, searching: bool) -> None:
         self._history = history
         self._since = since
         self._ahead = ahead
+        self._searching = searching
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        return self._history.table(table_map, at, self._since, self._ahead)
+        try:
+            return self._history.table(table_map, at, self._since, self._ahead)
+        except TableUnknown:
+            found = self._history.like(table_map, self._ahead) if self._searching and self._ahead else None
+            if found is None:
+                raise
+            return found
 
     def charset(self, schema: str) -> str:
         return self._history.charset(schema)
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         return self._history.apply(at, default_schema, sql, self._since)
+
+
+def _observed(version: Version, order: Order) -> Version:
+    """Return a version of another server's as one that was observed here."""
+    return replace(version, order=order, cause="", observed=True, if_absent=False, second=0)
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:

@@ -73,7 +73,7 @@ class HistoryStore(Protocol):
     def load(self, source: str) -> Kept:
         """Return everything stored of a source, unordered."""
 
-    def others(self, source: str) -> tuple[Kept, ...]:
+    def others(self, source: str) -> Mapping[str, Kept]:
         """Return the same for each source but this one."""
 
     def count(self) -> int:

@@ -155,6 +155,10 @@ class Versions:
         counts = (floor is None or listed >= floor) and key not in left_out and key[0].lower() not in NOT_LISTED
         return counts and not self._changed_everywhere(key, listed, order)
 
+    def of_table(self, key: Key) -> list[Version]:
+        """Return all versions of a table."""
+        return [*self._settled(key)]
+
     def record(self, key: Key, version: Version, *, over_known: bool = False) -> None:
         """Add a version. A version already known at its position stays, unless it may be replaced."""
         versions = self._tables.setdefault(key, [])

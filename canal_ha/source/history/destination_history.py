@@ -12,12 +12,14 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.definitions import definition_of
+from canal_ha.decode.history.evidence import Joint, behind
 from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Kept, TableSnapshot
@@ -47,6 +49,7 @@ _ANY = ("", "")  # stands for a table changed by a statement whose table names a
 
 MOST_RECORDS = 5000  # before a snapshot replaces them, if cursors allow: bounds time and memory
 MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by reading what lies between
+MOST_JOINTS = 256  # of streams that moved here; later ones go before earlier ones
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
 
 
@@ -98,7 +101,8 @@ class DestinationHistory:
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, charset=self._tables.charset, in_ranges=True)
-        self._others: tuple[History, ...] | None = None  # None: not asked for yet
+        self._joined: deque[tuple[LogPosition, LogPosition]] = deque(maxlen=MOST_JOINTS)
+        self._others: Mapping[str, History] | None = None  # None: not asked for yet
         self._loaded = False
         self._times = JournalTimes({})
         self._snapshots: list[LogPosition] = []
@@ -106,10 +110,11 @@ class DestinationHistory:
 
     # ---- streams
 
-    def view(self, start: LogPosition, reading: HistoryDump | None = None) -> TableHistory:
+    def view(self, start: LogPosition, reading: HistoryDump | None = None, *, searching: bool = False) -> TableHistory:
         """Return the tables as of `start`, after reading what is needed to know them.
 
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
+        searching: see History.view.
         """
         with self._session() as session:
             server = examine(session)
@@ -122,7 +127,7 @@ class DestinationHistory:
                 if reading is not None:
                     self._streams[reading] = stream
             self._reach(history, stream.since, newest, self._scanner(session, server), lazily=lazily)
-        return history.view(start, stream)
+        return history.view(start, stream, searching=searching)
 
     def reach(self, stream: _Opened) -> None:
         """See Ahead. stream: one whose view was asked for here."""
@@ -175,21 +180,40 @@ class DestinationHistory:
         stream.again_from = (history.ranges().of(at.order) or known).start
         return found
 
-    def others(self) -> tuple[History, ...]:
+    def joined(self, left: LogPosition, here: LogPosition) -> None:
+        """Learn that two positions are the same place, because a stream went on there.
+
+        left: in the binlog of another server.
+        here: in this one.
+        """
+        with self._turn:
+            self._joined.append((left, here))
+
+    def joints(self) -> list[Joint]:
         """See Ahead."""
+        others = self.others()
+        with self._turn:
+            return [
+                Joint(others[left.server], behind(left), behind(here))
+                for left, here in self._joined
+                if left.server in others and here.server == self._recording.source
+            ]
+
+    def others(self) -> Mapping[str, History]:
+        """Return what is stored of the other servers that the destination has read, by their identity."""
         with self._turn:
             store, source, begun = self._store, self._recording.source, self._history
             if self._others is not None or store is None:
-                return self._others or ()
+                return self._others or {}
         try:
             kept = store.others(source)
         except HistoryUnavailable:
             if store.shared:
                 raise
-            return ()
-        others = tuple(History(self._fetch, fold_names=begun.fold_names, in_ranges=True) for _ in kept)
-        for history, each in zip(others, kept, strict=True):
-            _restore(history, each)
+            return {}
+        others = {name: History(self._fetch, fold_names=begun.fold_names, in_ranges=True) for name in kept}
+        for name, history in others.items():
+            _restore(history, kept[name])
         with self._turn:
             if self._history is begun:
                 self._others = others
@@ -578,8 +602,11 @@ class _Opened:
     def look_back(self, at: LogPosition) -> bool:
         return self._destination_history.look_back(self, at)
 
-    def others(self) -> Sequence[History]:
-        return self._destination_history.others()
+    def others(self) -> Collection[History]:
+        return self._destination_history.others().values()
+
+    def joints(self) -> list[Joint]:
+        return self._destination_history.joints()
 
 
 def _restore(history: History, kept: Kept) -> list[TableSnapshot]:

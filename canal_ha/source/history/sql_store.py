@@ -146,11 +146,11 @@ class SqlStore:
             return self._kept(cursor, source, covered)
 
     @_once_more
-    def others(self, source: str) -> tuple[Kept, ...]:
+    def others(self, source: str) -> Mapping[str, Kept]:
         """See HistoryStore."""
         with self._cursor() as cursor:
             covered = self._covered(cursor)
-            return tuple(self._kept(cursor, other, covered) for other in covered if other != source)
+            return {other: self._kept(cursor, other, covered) for other in covered if other != source}
 
     def count(self) -> int:
         """See HistoryStore."""

@@ -86,11 +86,11 @@ class ZnodeStore:
             known = self._sources.get(source)
             return known.kept() if known else Kept()
 
-    def others(self, source: str) -> tuple[Kept, ...]:
+    def others(self, source: str) -> Mapping[str, Kept]:
         """See HistoryStore."""
         with self._lock, self._translated():
             self._fill()
-            return tuple(known.kept() for name, known in self._sources.items() if name != source)
+            return {name: known.kept() for name, known in self._sources.items() if name != source}
 
     def sources(self) -> tuple[str, ...]:
         """Return the sources of which something is stored."""

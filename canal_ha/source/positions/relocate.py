@@ -68,6 +68,11 @@ class Relocation:
     reason: str = ""
     lags: bool = False
 
+    @property
+    def whole(self) -> bool:
+        """Whether this is exactly the place where the stream stood."""
+        return not (self.reason or self.missing or self.lags)
+
 
 def relocated(
     scanner: Scanner,

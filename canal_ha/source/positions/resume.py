@@ -32,6 +32,12 @@ class Resume:
         self._delivered = (start.journal, start.offset, _LAST_SUB) if start.consumed else None
         self._skip = self._delivered
 
+    @property
+    def all_before(self) -> bool:
+        """Whether everything that was delivered lies before `at`; a break may leave `at` behind."""
+        last = (self.at.journal, self.at.offset, _LAST_SUB if self.at.consumed else -1)
+        return self._delivered is None or not _is_later(self._delivered, last)
+
     def begin(self) -> LogPosition:
         """Return where to dump from. From then on `new` removes entries up to the last one delivered."""
         self._skip = self._delivered

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -95,6 +96,12 @@ class DumpDecoder(Protocol):
     def server_id(self) -> int: ...
 
 
+class MakeDecoder(Protocol):
+    """Makes a decoder that begins at this position. searching: see History.view."""
+
+    def __call__(self, source: Source, start: LogPosition, /, *, searching: bool = False) -> DumpDecoder: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """The server to read from now on.
@@ -102,11 +109,13 @@ class Upstream:
     config: of the destination; its master is the server.
     make_decoder: makes a fresh decoder for a connection that begins at this position.
     met: hears which server answers; False: it is another one than before, so ask for the route again.
+    joined: hears of two positions that are one place: where the stream left another server, and here.
     """
 
     config: InstanceConfig
-    make_decoder: Callable[[Source, LogPosition], DumpDecoder]
+    make_decoder: MakeDecoder
     met: Callable[[str], bool] = lambda identity: True
+    joined: Callable[[LogPosition, LogPosition], None] = lambda left, here: None
 
 
 class _Stopped(Exception):
@@ -285,7 +294,7 @@ class Dump:
         scanner = Scanner(session, server, self._config, self._source, self.opened)
         source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
         if self._resume.at.journal and self._current_source.elsewhere(server, self._source):
-            self._move(scanner, lambda at: upstream.make_decoder(source, at))
+            self._move(scanner, source, upstream)
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
         settled = gtids.settled(scanner, self._resume.at) if self._config.decode.gtid_on else self._resume.at
@@ -309,7 +318,7 @@ class Dump:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
 
-    def _move(self, scanner: Scanner, decoder_at: Callable[[LogPosition], DumpDecoder]) -> None:
+    def _move(self, scanner: Scanner, source: Source, upstream: Upstream) -> None:
         """Continue in the binlog of another server."""
         before = self._resume.at
         if not self._may_move:
@@ -318,7 +327,9 @@ class Dump:
                 " start this read again"
             )
         self.decoded = None
-        found = self._current_source.moved(scanner, before, decoder_at)
+        joined = upstream.joined if self._resume.all_before else lambda left, here: None
+        decoder_at = partial(upstream.make_decoder, source, searching=True)
+        found = self._current_source.moved(scanner, before, decoder_at, joined)
         self._resume = Resume(found.at)
         self._start = self.decoded = found.at
         self._report(SourceMoved(before, self._where.address, found))
