@@ -18,6 +18,8 @@ from tests.waiting import until
 
 Seen = tuple[str, dict[str, Any]]  # table, columns by name
 EACH = pytest.mark.parametrize("make", [MariaDB, MySQL])
+NIGHTLY = pytest.mark.nightly("the same test with MariaDB, and the test above")
+MARIADB_ON_A_PUSH = pytest.mark.parametrize("make", [MariaDB, pytest.param(MySQL, marks=NIGHTLY)])
 
 CHANGES = (  # statements, and the row that the last one of them inserts
     ("INSERT INTO shop.s VALUES (1, 100, 7)", ("s", {"id": 1, "price": 100, "qty": 7})),
@@ -63,7 +65,7 @@ def test_a_switch_soon_after_an_alter_needs_no_operator(make: type[SqlServer]) -
 
 
 @pytest.mark.real
-@EACH
+@MARIADB_ON_A_PUSH
 def test_rows_from_before_many_statements_keep_their_columns_on_the_other_server(make: type[SqlServer]) -> None:
     """They were not acknowledged, so they come from the standby, each with the names of its time."""
     with pair_with_tables(make) as pair, pair.node() as node:
@@ -79,7 +81,7 @@ def test_rows_from_before_many_statements_keep_their_columns_on_the_other_server
 
 
 @pytest.mark.real
-@EACH
+@MARIADB_ON_A_PUSH
 def test_rows_from_before_an_alter_that_nobody_read_on_the_old_server(make: type[SqlServer]) -> None:
     """No node runs from the ALTER to the end of the master. The rows before it keep their columns."""
     with pair_with_tables(make) as pair, pair.node() as node:
