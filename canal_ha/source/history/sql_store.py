@@ -71,6 +71,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEADLOCK = 1213  # MySQL rolled this transaction back so that another one could continue
+_ATTEMPTS = 10  # of a transaction; with many nodes beside it, one can lose several deadlocks
 
 
 class Fencing(Protocol):
@@ -84,16 +85,17 @@ class Fencing(Protocol):
         """Raise HistoryUnavailable if another node has claimed the destination since."""
 
 
-def _once_more(transaction: Callable[P, T]) -> Callable[P, T]:
-    """Repeat a transaction that lost a deadlock, once."""
+def _despite_deadlocks(transaction: Callable[P, T]) -> Callable[P, T]:
+    """Repeat a transaction that lost a deadlock."""
 
     @wraps(transaction)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return transaction(*args, **kwargs)
-        except HistoryUnavailable as error:
-            if not isinstance(error.__cause__, pymysql.MySQLError) or error.__cause__.args[:1] != (_DEADLOCK,):
-                raise
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return transaction(*args, **kwargs)
+            except HistoryUnavailable as error:
+                if not isinstance(error.__cause__, pymysql.MySQLError) or error.__cause__.args[:1] != (_DEADLOCK,):
+                    raise
         return transaction(*args, **kwargs)
 
     return run
@@ -135,7 +137,7 @@ class SqlStore:
         self._lock = threading.Lock()
         self._connection: Any = None
 
-    @_once_more
+    @_despite_deadlocks
     def load(self, source: str) -> Kept:
         """See HistoryStore. From now on no node that claimed the destination earlier can write."""
         with self._cursor() as cursor:
@@ -145,7 +147,7 @@ class SqlStore:
                 self._cover(cursor, covered)
             return self._kept(cursor, source, covered)
 
-    @_once_more
+    @_despite_deadlocks
     def others(self, source: str) -> Mapping[str, Kept]:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -158,7 +160,7 @@ class SqlStore:
             self._run(cursor, "SELECT COUNT(*) FROM meta_history WHERE destination = ?")
             return int(cursor.fetchone()[0])
 
-    @_once_more
+    @_despite_deadlocks
     def add(self, source: str, records: Sequence[Record]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -178,7 +180,7 @@ class SqlStore:
                     json.dumps({"sub": record.at.sub_index, "since": record.since and place_of(record.since)}),
                 )
 
-    @_once_more
+    @_despite_deadlocks
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """See HistoryStore."""
         place = (source, snapshot.at.journal, snapshot.at.offset)
@@ -218,7 +220,7 @@ class SqlStore:
                 json.dumps({"sub": snapshot.at.sub_index, "parts": True, "complete": snapshot.left_out is not None}),
             )
 
-    @_once_more
+    @_despite_deadlocks
     def cover(self, source: str, ranges: Sequence[Range], times: Mapping[str, int]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -226,7 +228,7 @@ class SqlStore:
             covered.setdefault(source, Coverage()).add(ranges, times)
             self._cover(cursor, covered)
 
-    @_once_more
+    @_despite_deadlocks
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
         """See HistoryStore."""
         journal, offset = before.journal, before.offset
@@ -253,7 +255,7 @@ class SqlStore:
             self._forget_definitions(cursor)
             self._cover(cursor, covered)
 
-    @_once_more
+    @_despite_deadlocks
     def clear(self, source: str) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
