@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from array import array
+from collections import deque
 from dataclasses import dataclass, replace
 from unittest.mock import ANY
 
@@ -185,6 +187,19 @@ def test_only_the_newest_are_looked_at() -> None:
         cut.add(each, 2)
     assert cut.fingerprints() == trail_of(*many) == kept.fingerprints()[-KEPT:]
     assert cut.fingerprints() == trail_of(*many)
+
+
+def test_thousands_of_small_transactions_leave_few_objects() -> None:
+    """Garbage collections visit every object: a feed whose fingerprints nobody asks for keeps few of them."""
+    server = Server(1)
+    recent = Recent(kept=1000)
+    segments: deque[Segment] = deque(maxlen=KEPT)
+    before = len(gc.get_objects())
+    for number in range(1000):
+        segments.append(server.transactions([[str(number)]]))
+        recent.add(segments[-1])
+    assert len(gc.get_objects()) - before < 2000
+    assert recent.fingerprints()[-KEPT:] == trail_of(*segments)
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:

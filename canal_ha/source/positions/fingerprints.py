@@ -38,6 +38,7 @@ _COPIED_ENTRIES = 256  # most of a piece, its last ones
 _COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROWS rows
 _ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
 _BYTES_MOST = 1 << 20  # copied in all pieces
+_PIECES_MOST = 64  # that are not hashed; each has a dozen objects, which every garbage collection visits
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -243,7 +244,8 @@ class Recent:
         kept: how many of the last transactions to keep.
         """
         self._kept = kept
-        self._fingerprints: deque[Fingerprint] = deque(from_text(start), maxlen=kept)
+        # as bytes, which no garbage collection visits
+        self._fingerprints: deque[bytes] = deque(map(_raw, from_text(start)), maxlen=kept)
         self._last_of = last_from_text(origins)
         self._units = Units()
         self._pieces: deque[Copied] = deque()
@@ -263,12 +265,14 @@ class Recent:
 
     def add_copy(self, piece: Copied) -> None:
         """Add the entries that were delivered next, as copied."""
+        if len(self._pieces) == _PIECES_MOST:
+            self._hash()
         self._pieces.append(piece)
         self._entries += piece.last - piece.first
         self._bytes += len(piece.frames)
         while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
             if not any(map(_ends_unit, islice(reversed(self._pieces), len(self._pieces) - 1))):
-                self.fingerprints()  # of what comes before a transaction that is larger than all that is kept
+                self._hash()  # what comes before a transaction that is larger than all that is kept
                 return
             dropped = self._pieces.popleft()
             self._entries -= dropped.last - dropped.first
@@ -290,6 +294,11 @@ class Recent:
 
     def fingerprints(self) -> tuple[Fingerprint, ...]:
         """Return the fingerprints of the last transactions that ended, oldest first."""
+        self._hash()
+        return tuple(map(_fingerprint, self._fingerprints))
+
+    def _hash(self) -> None:
+        """Make fingerprints of the pieces and forget the pieces."""
         units: deque[Unit[Copied]] = deque()
         older: dict[int, Unit[Copied]] = {}  # by origin, before those
         for piece in self._newest():
@@ -305,10 +314,9 @@ class Recent:
         for unit in units:
             fingerprint = self._learn(unit)
             if fingerprint:
-                self._fingerprints.append(fingerprint)
+                self._fingerprints.append(_raw(fingerprint))
             else:
                 self._fingerprints.clear()  # there is a gap
-        return tuple(self._fingerprints)
 
     def last_of_origins(self) -> dict[int, Fingerprint]:
         """Return, by server id, the last transaction of each origin that was read from the origin's own binlog.
