@@ -6,6 +6,7 @@ import gc
 import select
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -19,14 +20,16 @@ from canal_ha.server.conversation import TURN_S
 
 LOG = logs.get(__name__)
 SWITCH_S = TURN_S / 2  # how long a thread keeps the interpreter while another one waits for it; Python's default: 5 ms
-READY_AT_ONCE = 32  # connections that are read from before timers get their turn; one takes some 0.3 ms
+READY_AT_ONCE = 8  # connections that are read from before timers get their turn; each takes some 0.3 to 1 ms
+CALLS_S = 0.005  # how long calls from other threads are carried out before timers get their turn
 
 
 def steady_reactor() -> Any:
     """Return Twisted's reactor with steady time, for `seconds` and for the timers. Call it before any timer is set.
 
     By itself the reactor uses time.time(): a step back of the system clock would delay all timers and extend leases.
-    It also reads from all connections that are ready before it looks at a timer, which takes long with hundreds.
+    It also reads from all connections that are ready, and makes all calls of other threads, before it looks at a timer,
+    which takes long with hundreds: one transaction can wake the streams of all clients.
     """
     from twisted.internet import reactor as installed
 
@@ -35,6 +38,7 @@ def steady_reactor() -> Any:
     poller = getattr(reactor, "_poller", None)
     if hasattr(select, "epoll") and isinstance(poller, select.epoll):
         reactor._poller = FewAtOnce(poller)
+    reactor.threadCallQueue = FewCallsAtOnce(reactor.threadCallQueue)
     return reactor
 
 
@@ -51,6 +55,20 @@ class FewAtOnce:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._poller, name)
+
+
+class FewCallsAtOnce(list[Any]):
+    """The reactor's queue of calls from other threads. It shows those of CALLS_S at a time, the first one always.
+
+    The reactor removes the calls that it has made. If any are left, it goes on with them after its timers.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        until = steady_time.seconds() + CALLS_S
+        for call in super().__iter__():
+            yield call
+            if steady_time.seconds() > until:
+                return
 
 
 def share_interpreter() -> None:

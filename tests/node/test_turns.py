@@ -59,6 +59,51 @@ BUSY = dedent(
 )
 
 
+WOKEN = dedent(
+    """
+    import time
+
+    from canal_ha.node.run import steady_reactor
+
+    reactor = steady_reactor()
+    CALLS = 300
+    made, timers = [], []
+
+
+    def call(number):
+        made.append(number)
+        time.sleep(0.002)
+        if number + 1 == CALLS:
+            reactor.stop()
+
+
+    def tick():
+        timers.append(len(made))
+        reactor.callLater(0, tick)
+
+
+    def wake():
+        for number in range(CALLS):
+            reactor.callFromThread(call, number)
+        tick()
+
+
+    reactor.callLater(0, wake)
+    reactor.callLater(60, reactor.stop)
+    reactor.run()
+    print(made == list(range(CALLS)), max(after - before for before, after in zip(timers, timers[1:])))
+    """
+)
+
+
+def test_a_timer_waits_for_a_few_streams_not_for_all() -> None:
+    """Of hundreds of calls from other threads, all are made, in order, and timers run in between."""
+    done = subprocess.run([sys.executable, "-c", WOKEN], capture_output=True, text=True, timeout=90, check=True)
+    in_order, between_timers = done.stdout.split()
+    assert in_order == "True"
+    assert int(between_timers) <= 3
+
+
 def test_a_timer_waits_for_a_few_connections_not_for_all() -> None:
     """Of hundreds of connections that are ready, all are read from, and timers run in between."""
     done = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=90, check=True)
