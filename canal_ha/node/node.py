@@ -29,6 +29,7 @@ from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.lasting import LOGS
 from canal_ha.node.operator_token import write_token
+from canal_ha.node.processor_wait import ProcessorWait
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
 from canal_ha.server.audit import OK, REFUSED, Audit
@@ -71,7 +72,7 @@ class Node:
             ),
             max_frame_bytes=config.max_frame_bytes,
         )
-        self._heartbeat = Heartbeat(reactor)
+        self._heartbeat = Heartbeat(reactor, ProcessorWait())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
         self._cluster: Cluster | None = None

@@ -93,11 +93,24 @@ def _node(kernel: str) -> Iterator[Metric]:
 
 def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
     """How late the thread runs that serves all clients. Reading the longest delay begins a new one."""
+    longest, longest_own = heartbeat.take_longest()
     late = Family("canal_reactor_late_max_seconds", "gauge", "Longest delay of the reactor since the last scrape.")
-    late.add(heartbeat.take_longest())
+    late.add(longest)
+    own = Family(
+        "canal_reactor_blocked_max_seconds",
+        "gauge",
+        "Longest delay of the reactor since the last scrape, without its waits for a processor.",
+    )
+    own.add(longest_own)
     stalls = Family("canal_reactor_stalls", "counter", "Delays of the reactor of more than 100 ms.")
     stalls.add(heartbeat.stalls)
-    yield from (late, stalls)
+    blocks = Family(
+        "canal_reactor_blocks",
+        "counter",
+        "Delays of the reactor of more than 100 ms, without its waits for a processor.",
+    )
+    blocks.add(heartbeat.own_stalls)
+    yield from (late, own, stalls, blocks)
 
 
 def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric]:

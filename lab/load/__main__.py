@@ -1,7 +1,7 @@
 """Load on one real node: idle and active connections, clients that misbehave, rows of 64 MiB.
 
-Prints memory, the reactor's delays and what healthy clients got. The exit code is 1 if a bound is broken. Delays mean
-little while other programs keep the processors busy.
+Prints memory, the reactor's delays and what healthy clients got. The exit code is 1 if a bound is broken. A delay is
+judged without the waits for a processor, but means little while other programs keep the processors busy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main() -> int:
     parser.add_argument("--wide", type=int, default=usual.wide, help="clients that get large rows (10)")
     parser.add_argument("--wide-mib", type=int, default=usual.wide_mib, help="size of a large row (64)")
     parser.add_argument("--flavor", choices=("mysql", "mariadb"), default=usual.flavor, help="the databases (mysql)")
-    parser.add_argument("--stall-s", type=float, default=usual.stall_s, help="longest delay allowed (0.1)")
+    parser.add_argument(
+        "--stall-s", type=float, default=usual.stall_s, help="longest block of the reactor allowed (0.1)"
+    )
     plan = Plan(**vars(parser.parse_args()))
     for name, count, group in (("--active", plan.active, 10), ("--wide", plan.wide, 5)):
         if count and Kind.HEALTHY not in kinds(count, group):

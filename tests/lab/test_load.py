@@ -23,6 +23,11 @@ def test_one_in_each_group_is_slow_and_one_never_acknowledges() -> None:
     assert [found.count(kind) for kind in (Kind.SLOW_READER, Kind.NEVER_ACKS, Kind.HEALTHY)] == [2, 2, 16]
 
 
+def test_waits_for_a_processor_break_no_bound() -> None:
+    """The databases and the clients of the load use the processors too."""
+    assert not broken(PLAN, replace(good(), connecting=(2.0, 0.05), writing=(2.0, 0.05)))
+
+
 def test_a_run_within_its_bounds() -> None:
     """Nothing is broken, and the table names the p99."""
     assert not broken(PLAN, good())
@@ -33,8 +38,8 @@ def test_a_run_within_its_bounds() -> None:
     ("figures", "what"),
     [
         (replace(good(), peak_mib=PLAN.ceiling_mib + 1), "memory: "),
-        (replace(good(), late_s=0.2), "reactor: 200 ms late"),
-        (replace(good(), late_connecting_s=0.2), "reactor: 200 ms late"),
+        (replace(good(), writing=(0.3, 0.2)), "reactor: blocked for 200 ms"),
+        (replace(good(), connecting=(0.3, 0.2)), "reactor: blocked for 200 ms"),
         (replace(good(), written=11), "rows: 80 of 88 arrived"),
         (replace(good(), wide_written=3), "large rows: 6 of 9 arrived"),
         (replace(good(), tally=Tally(rows=80, large_rows=6, errors=["lost"] * 2)), "lost"),
