@@ -6,6 +6,7 @@ import gc
 import select
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,8 @@ from canal_ha.server.conversation import TURN_S
 
 LOG = logs.get(__name__)
 SWITCH_S = TURN_S / 2  # how long a thread keeps the interpreter while another one waits for it; Python's default: 5 ms
-READY_AT_ONCE = 8  # connections that are read from before timers get their turn; each takes some 0.3 to 1 ms
-CALLS_S = 0.005  # how long calls from other threads are carried out before timers get their turn
+READY_AT_ONCE = 16  # connections that are read from before timers get their turn; each takes some 0.3 to 1 ms
+CALLS_S = 0.005  # of processor time, for calls from other threads before timers get their turn
 
 
 def steady_reactor() -> Any:
@@ -64,10 +65,10 @@ class FewCallsAtOnce(list[Any]):
     """
 
     def __iter__(self) -> Iterator[Any]:
-        until = steady_time.seconds() + CALLS_S
+        until = time.thread_time() + CALLS_S
         for call in super().__iter__():
             yield call
-            if steady_time.seconds() > until:
+            if time.thread_time() > until:
                 return
 
 

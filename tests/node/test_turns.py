@@ -72,7 +72,9 @@ WOKEN = dedent(
 
     def call(number):
         made.append(number)
-        time.sleep(0.002)
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
         if number + 1 == CALLS:
             reactor.stop()
 
