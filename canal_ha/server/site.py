@@ -14,7 +14,7 @@ from twisted.web.server import Request, Site
 
 from canal_ha.accounts.origin import origin_of
 from canal_ha.server.audit import Actor
-from canal_ha.server.certificates import Certificates
+from canal_ha.server.certificates import Certificates, subject_of
 from canal_ha.server.entrance import Entrance
 
 BODY_MOST_BYTES = 4096
@@ -34,50 +34,69 @@ class SmallRequest(Request):
     Twisted writes a body of any length to a temporary file before it asks the page.
     """
 
-    _refused = False
+    channel: QuietChannel
 
     def gotLength(self, length: int | None) -> None:
         """Prepare for the body. length: as announced; None for a body in chunks."""
         self.content: BytesIO = BytesIO()
         if length is not None and length > BODY_MOST_BYTES:
-            self._refuse()
+            self._too_large()
 
     def handleContentChunk(self, data: bytes) -> None:
         """Keep a piece of the body."""
         if self.content.tell() + len(data) > BODY_MOST_BYTES:
-            self._refuse()
+            self._too_large()
         else:
             self.content.write(data)
 
     def process(self) -> None:
-        """Ask the page."""
-        if not self._refused:
+        """Ask the page. Twisted itself would answer `OPTIONS *`, to anybody."""
+        if self.path == b"*":
+            self.channel.refuse(400, "the request has no path")
+        if not self.channel.refused:
             super().process()  # type: ignore[no-untyped-call] # Twisted's
 
-    def _refuse(self) -> None:
-        if not self._refused:
-            self._refused = True
-            transport: Any = self.channel.transport
-            transport.write(b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\n\r\n")
-            self.channel.loseConnection()
+    def _too_large(self) -> None:
+        self.channel.refuse(413, f"the body has more than {BODY_MOST_BYTES} bytes")
 
 
 class QuietChannel(http.HTTPChannel):
-    """A connection that answers 400 to a header that breaks Twisted's parser.
+    """A connection that answers and writes down what reaches no page."""
 
-    Python reads no number of more than 4,300 digits. Twisted logs that as an error, with a traceback, each time that a
-    stranger sends such a Content-Length.
-    """
+    site: QuietSite
+    refused = False
+    """Whether a request was refused here; the connection ends then."""
+
+    def refuse(self, code: int, reason: str) -> None:
+        """Answer with an error, once, and end the connection. code: of HTTP. reason: for the audit."""
+        if self.refused:
+            return
+        self.refused = True
+        transport: Any = self.transport
+        transport.write(f"HTTP/1.1 {code} {http.RESPONSES[code].decode()}\r\nconnection: close\r\n\r\n".encode())
+        self.loseConnection()  # type: ignore[no-untyped-call] # Twisted's
+        host = getattr(transport.getPeer(), "host", "unknown")
+        self.site.entrance.refusals["http_request"] += 1
+        self.site.entrance.audit.refused("request", Actor("", host, subject_of(transport)), f"{code}: {reason}")
 
     def headerReceived(self, line: bytes) -> bool:
-        """Take a header; return whether it is valid."""
+        """Take a header; return whether it is valid.
+
+        Python reads no number of more than 4,300 digits. Twisted logs that as an error, with a traceback, each time
+        that a stranger sends such a Content-Length.
+        """
         try:
             return bool(super().headerReceived(line))  # type: ignore[no-untyped-call] # Twisted's
         except ValueError:
-            transport: Any = self.transport
-            transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            self.loseConnection()  # type: ignore[no-untyped-call] # Twisted's
+            self._respondToBadRequestAndDisconnect()
             return False
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        """Refuse a line that is too long. Twisted would end the connection without an answer."""
+        self._respondToBadRequestAndDisconnect()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        self.refuse(400, "the request is no valid HTTP, or its headers are too long")
 
 
 class QuietSite(Site):
@@ -86,6 +105,11 @@ class QuietSite(Site):
     protocol: Any = QuietChannel
     displayTracebacks = False
     requestFactory = SmallRequest
+
+    def __init__(self, page: Resource, entrance: Entrance, **options: Any) -> None:
+        """page: answers the requests. entrance: hears of those that are refused before. options: of Twisted's Site."""
+        super().__init__(page, **options)  # type: ignore[no-untyped-call] # Twisted's
+        self.entrance = entrance
 
     def log(self, request: http.Request) -> None:
         """Write nothing."""
@@ -138,5 +162,5 @@ def site_of(page: Resource, certificates: Certificates | None, entrance: Entranc
     certificates: for TLS; None: plain HTTP.
     entrance: see FewConnections.
     """
-    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(page, entrance)
     return FewConnections(certificates.around(site) if certificates else site, entrance)

@@ -58,7 +58,7 @@ def ask(
     entrance.operator_token = sha256(TOKEN.encode()).digest()
     answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
     api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted))
-    site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(api, entrance)
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))

@@ -125,7 +125,7 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
     )
     if kind == gate.METRICS:
         page = MetricsPage(CanalCollector(lambda: instances, RequestCounters(lambda name: True)), entrance)
-    answer = asked(page, http_request(kind, who), peer)
+    answer = asked(page, entrance, http_request(kind, who), peer)
     status = int(answer.split()[1])
     if who in HTTP[kind]:
         assert status == 200
@@ -144,12 +144,12 @@ def test_a_header_that_is_no_login_is_refused(header: str) -> None:
     entrance = Entrance(lambda: Accounts(ACCOUNTS), Clock())
     page = MetricsPage(CanalCollector(list, RequestCounters(lambda name: True)), entrance)
     request = f"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {header}\r\n\r\n"
-    assert asked(page, request, "10.0.0.9").split()[1] == b"401"
+    assert asked(page, entrance, request, "10.0.0.9").split()[1] == b"401"
 
 
-def asked(page: Any, request: str, peer: str) -> bytes:
+def asked(page: Any, entrance: Entrance, request: str, peer: str) -> bytes:
     """Send an HTTP request through Twisted's own parser, and return the answer."""
-    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(page, entrance)
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))

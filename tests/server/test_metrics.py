@@ -198,7 +198,7 @@ def test_label_values_are_escaped() -> None:
 
 def test_the_page_holds_the_process_too() -> None:
     """The page has the metrics of destinations and process, in Prometheus' content type."""
-    site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1")), OPEN))  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1")), OPEN), OPEN)
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", "127.0.0.1", 54321))

@@ -1,0 +1,92 @@
+"""Requests that never reach a page: what Twisted's parser refuses, what is too large, and what takes too long."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+
+from canal_ha.accounts.account import Accounts
+from canal_ha.server.audit import Audit
+from canal_ha.server.complaints import LINES_AT_ONCE
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.site import BODY_MOST_BYTES, QuietSite
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = "POST / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+class Page(Resource):
+    """Answers every request."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        """Return a text."""
+        return b"answered"
+
+
+class Site:
+    """A site whose time is a Clock, and the lines of its audit."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.lines: list[dict[str, Any]] = []
+        self.entrance = Entrance(
+            Accounts, self.clock, Audit(self.clock, lambda line: self.lines.append(json.loads(line)))
+        )
+        self._site: Any = QuietSite(Page(), self.entrance, reactor=self.clock)  # type: ignore[no-untyped-call] # Twisted's
+
+    def connected(self) -> tuple[Any, StringTransport]:
+        """Return a connection and its transport."""
+        protocol: Any = self._site.buildProtocol(None)
+        transport = StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.9", 54321))
+        protocol.makeConnection(transport)
+        return protocol, transport
+
+
+@pytest.mark.parametrize(("request_text", "code", "reason"), [
+    (f"{POST}Content-Length: {BODY_MOST_BYTES + 1}\r\n\r\n", 413, "more than 4096 bytes"),
+    (f"{POST}Transfer-Encoding: chunked\r\n\r\n1388\r\n{' ' * 5000}", 413, "more than 4096 bytes"),
+    ("\x16\x03\x01 no request line\r\n\r\n", 400, "no valid HTTP"),
+    (f"{POST}Content-Length: many\r\n\r\n", 400, "no valid HTTP"),
+    (f"{POST}Content-Length: {'9' * 5000}\r\n\r\n", 400, "no valid HTTP"),
+    (f"{POST}no colon\r\nX: y\r\n\r\n", 400, "no valid HTTP"),
+    (f"{POST}Transfer-Encoding: chunked\r\n\r\nzzzz\r\n", 400, "no valid HTTP"),
+    (f"{POST}{'X: y' * 5000}\r\n\r\n", 400, "no valid HTTP"),
+    (f"GET /{'x' * 20_000} HTTP/1.1\r\n\r\n", 400, "no valid HTTP"),
+    ("GET /" + "x" * 20_000, 400, "no valid HTTP"),
+    ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "no path"),
+])  # fmt: skip
+def test_a_request_that_reaches_no_page_is_answered_and_is_in_the_audit(
+    request_text: str, code: int, reason: str
+) -> None:
+    """413 and what breaks the parser had no line, and a line without an end had no answer either."""
+    site = Site()
+    protocol, transport = site.connected()
+    protocol.dataReceived(request_text.encode("latin-1"))
+    assert transport.value().split()[1] == str(code).encode()
+    assert transport.value().count(b"HTTP/1.1") == 1
+    assert transport.disconnecting
+    (line,) = site.lines
+    assert (line["action"], line["result"], line["address"]) == ("request", "refused", "10.0.0.9")
+    assert reason in line["details"]["reason"]
+    assert site.entrance.refusals["http_request"] == 1
+
+
+def test_a_stranger_with_thousands_of_broken_requests_does_not_fill_the_audit() -> None:
+    """An address has as many lines as with other refusals; the rest is one line with their number."""
+    site = Site()
+    for _ in range(3000):
+        protocol, _ = site.connected()
+        protocol.dataReceived(b"nonsense\r\n\r\n")
+    assert len(site.lines) == LINES_AT_ONCE
+    site.clock.advance(1)
+    assert site.lines[-1]["action"] == "refusals left out"
+    assert site.lines[-1]["details"]["count"] == 3000 - LINES_AT_ONCE
