@@ -7,7 +7,9 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import connectionDone
 from twisted.protocols.policies import WrappingFactory
+from twisted.python.failure import Failure
 from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
@@ -19,6 +21,8 @@ from canal_ha.server.entrance import Entrance
 
 BODY_MOST_BYTES = 4096
 CONNECTIONS_MOST = 100  # open on one port; Twisted closes one that is silent for a minute
+REQUEST_MOST_S = 30.0  # from the first byte of a request to its last
+ANSWER_MOST_S = 60.0  # until the peer has taken the last bytes of an answer
 CROWDED = f"the port has {CONNECTIONS_MOST} connections already, and this is the oldest of the address with most"
 
 
@@ -61,11 +65,53 @@ class SmallRequest(Request):
 
 
 class QuietChannel(http.HTTPChannel):
-    """A connection that answers and writes down what reaches no page."""
+    """A connection that answers and writes down what reaches no page, and ends one that takes too long.
+
+    Twisted ends a connection that is silent for a minute, but each byte begins that minute anew.
+    """
 
     site: QuietSite
     refused = False
     """Whether a request was refused here; the connection ends then."""
+    _limit: Any = None
+    """The timer of the request or answer that is under way; None between them, and while a page works."""
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take bytes; the first ones of a request begin its time."""
+        if self._limit is None and not self._handlingRequest:
+            self._within(REQUEST_MOST_S, "the request took longer than")
+        super().dataReceived(data)  # type: ignore[no-untyped-call] # Twisted's
+
+    def allContentReceived(self) -> None:
+        """End the time of the request, and ask the page."""
+        self._in_time()
+        super().allContentReceived()  # type: ignore[no-untyped-call] # Twisted's
+
+    def loseConnection(self) -> None:
+        """End the connection as soon as the peer has read the answer, which has its own time."""
+        self._in_time()
+        self._within(ANSWER_MOST_S, "nobody read the answer within")
+        super().loseConnection()  # type: ignore[no-untyped-call] # Twisted's
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget the connection."""
+        self._in_time()
+        super().connectionLost(reason)  # type: ignore[no-untyped-call] # Twisted's
+
+    def _within(self, most_s: float, what: str) -> None:
+        later: Any = self.callLater  # the reactor's
+        self._limit = later(most_s, self._too_slow, f"{what} {most_s:.0f} s")
+
+    def _in_time(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _too_slow(self, reason: str) -> None:
+        self._limit = None
+        self._tell("connection", "http_slow", reason)
+        transport: Any = self.transport
+        transport.abortConnection()
 
     def refuse(self, code: int, reason: str) -> None:
         """Answer with an error, once, and end the connection. code: of HTTP. reason: for the audit."""
@@ -74,10 +120,14 @@ class QuietChannel(http.HTTPChannel):
         self.refused = True
         transport: Any = self.transport
         transport.write(f"HTTP/1.1 {code} {http.RESPONSES[code].decode()}\r\nconnection: close\r\n\r\n".encode())
-        self.loseConnection()  # type: ignore[no-untyped-call] # Twisted's
-        host = getattr(transport.getPeer(), "host", "unknown")
-        self.site.entrance.refusals["http_request"] += 1
-        self.site.entrance.audit.refused("request", Actor("", host, subject_of(transport)), f"{code}: {reason}")
+        self.loseConnection()
+        self._tell("request", "http_request", f"{code}: {reason}")
+
+    def _tell(self, action: str, counted_as: str, reason: str) -> None:
+        transport: Any = self.transport
+        actor = Actor("", getattr(transport.getPeer(), "host", "unknown"), subject_of(transport))
+        self.site.entrance.refusals[counted_as] += 1
+        self.site.entrance.audit.refused(action, actor, reason)
 
     def headerReceived(self, line: bytes) -> bool:
         """Take a header; return whether it is valid.

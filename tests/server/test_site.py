@@ -16,7 +16,7 @@ from canal_ha.accounts.account import Accounts
 from canal_ha.server.audit import Audit
 from canal_ha.server.complaints import LINES_AT_ONCE
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.site import BODY_MOST_BYTES, QuietSite
+from canal_ha.server.site import ANSWER_MOST_S, BODY_MOST_BYTES, REQUEST_MOST_S, QuietSite
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = "POST / HTTP/1.1\r\nHost: localhost\r\n"
@@ -90,3 +90,55 @@ def test_a_stranger_with_thousands_of_broken_requests_does_not_fill_the_audit() 
     site.clock.advance(1)
     assert site.lines[-1]["action"] == "refusals left out"
     assert site.lines[-1]["details"]["count"] == 3000 - LINES_AT_ONCE
+
+
+@pytest.mark.parametrize("beginning", [
+    b"",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    f"{POST}Content-Length: 4000\r\n\r\n".encode(),
+    GET,
+])  # fmt: skip
+def test_a_request_that_arrives_a_byte_at_a_time_does_not_hold_its_connection(beginning: bytes) -> None:
+    """Each byte began the time-out of 60 s anew, so headers or body could take for ever."""
+    site = Site()
+    protocol, transport = site.connected()
+    if beginning:
+        protocol.dataReceived(beginning)
+    for second in range(int(REQUEST_MOST_S)):
+        assert not transport.disconnected, second
+        protocol.dataReceived(b"x")
+        site.clock.advance(1)
+    site.clock.advance(1)
+    assert transport.disconnected
+    (line,) = site.lines
+    assert (line["action"], line["result"], line["address"]) == ("connection", "refused", "10.0.0.9")
+    assert f"{REQUEST_MOST_S:.0f} s" in line["details"]["reason"]
+    assert site.entrance.refusals["http_slow"] == 1
+
+
+def test_an_answer_that_nobody_reads_does_not_hold_its_connection() -> None:
+    """After `Connection: close` there was no time-out any more."""
+    site = Site()
+    protocol, transport = site.connected()
+    protocol.dataReceived(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    assert transport.value().endswith(b"answered")
+    site.clock.advance(ANSWER_MOST_S - 1)
+    assert not site.lines
+    site.clock.advance(2)
+    assert transport.disconnected
+    assert site.entrance.refusals["http_slow"] == 1
+
+
+def test_a_connection_that_monitoring_keeps_is_not_ended() -> None:
+    """It sends a whole request every 15 s for an hour."""
+    site = Site()
+    protocol, transport = site.connected()
+    for _ in range(240):
+        protocol.dataReceived(GET)
+        assert transport.value().endswith(b"answered")
+        transport.clear()
+        site.clock.advance(15)
+    assert not transport.disconnected
+    assert not site.lines
+    protocol.connectionLost(None)
+    assert not site.clock.getDelayedCalls()
