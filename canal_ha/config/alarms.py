@@ -9,7 +9,7 @@ from canal_ha.errors import ConfigError
 REFUSED = "refused"  # the file cannot be used
 UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exists
 GONE = "gone"  # canal.destinations lists a destination without a file
-AUDIT = "audit"  # the audit log cannot be written
+AUDIT = "audit"  # the audit log cannot be written, or not rotated
 RESTART = "restart"  # canal.properties changed after the node read it
 
 

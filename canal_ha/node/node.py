@@ -219,14 +219,16 @@ class Node:
         return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
 
     def _about_audit(self) -> tuple[ConfigAlarm, ...]:
-        problem = self._audit_file.problem if self._audit_file else ""
-        if not (self._audit_file and problem):
+        audit = self._audit_file
+        if not (audit and (audit.problem or audit.unrotated)):
             self._audit_failing_since = 0.0
             return ()
         self._audit_failing_since = self._audit_failing_since or time.time()
-        text = f"{problem}: the audit log cannot be written; {self._audit_file.lost} lines are lost; make room"
-        since, file = self._audit_failing_since, str(self._audit_file.path)
-        return (ConfigAlarm(alarms.AUDIT, "", text, True, since, file, reason=problem),)
+        text = f"{audit.unrotated}: the audit log cannot be rotated and grows"
+        if audit.problem:
+            text = f"{audit.problem}: the audit log cannot be written; {audit.lost} lines are lost; make room"
+        reason = audit.problem or audit.unrotated
+        return (ConfigAlarm(alarms.AUDIT, "", text, True, self._audit_failing_since, str(audit.path), reason=reason),)
 
     # ---- destinations come and go
 

@@ -1,7 +1,7 @@
 """AuditFile: appends the lines of the audit in a thread of its own, so that a slow or full disk stops nobody.
 
 The reactor puts lines into a bounded queue. While the file cannot be written, its thread tries the same line again and
-the queue fills; lines beyond it are lost and counted.
+the queue fills; lines beyond it are lost and counted. While the file cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Full, Queue
 
-from canal_ha import logs
+from canal_ha import logs, steady_time
 
 LOG = logs.get(__name__)
 LINES_WAITING = 10_000
 AGAIN_S = 1.0
+ROTATE_AGAIN_S = 60.0
 CLOSE_WITHIN_S = 2.0
 
 
@@ -28,7 +29,9 @@ class AuditFile:
         """path: of the file. rotate_bytes: size beyond which the next line begins a new file."""
         self.lost = 0  # lines
         self.problem = ""  # why the file cannot be written; "" if it can
+        self.unrotated = ""  # why the file cannot be rotated; "" if it can
         self.path = path
+        self._rotate_at = 0.0  # steady seconds; not before
         self._rotate_bytes = rotate_bytes
         self._lines: Queue[bytes | None] = Queue(LINES_WAITING)
         self._closing = threading.Event()
@@ -101,12 +104,22 @@ class AuditFile:
             raise OSError(0, "the disk took a part of a line")
 
     def _rotate(self) -> None:
+        """Begin a new file; if that fails, go on with the old one and try again after ROTATE_AGAIN_S."""
+        if steady_time.seconds() < self._rotate_at:
+            return
+        try:
+            for number in range(logs.ROTATE_FILES - 1, -1, -1):
+                with suppress(FileNotFoundError):
+                    os.replace(f"{self.path}.{number}" if number else self.path, f"{self.path}.{number + 1}")
+        except OSError as error:
+            self._rotate_at = steady_time.seconds() + ROTATE_AGAIN_S
+            if not self.unrotated:
+                LOG.error("audit.not_rotated", file=str(self.path), error=str(error))
+            self.unrotated = str(error)
+            return
+        self.unrotated = ""
         os.close(self._descriptor)
         self._descriptor = -1
-        for number in range(logs.ROTATE_FILES - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                os.replace(f"{self.path}.{number}", f"{self.path}.{number + 1}")
-        os.replace(self.path, f"{self.path}.1")
 
 
 def _last_line_is_cut(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Accounts
 from canal_ha.accounts.parse import of_properties
+from canal_ha.logs import ROTATE_FILES
 from canal_ha.server.audit import Actor, Audit
 from canal_ha.server.audit_file import LINES_WAITING, AuditFile
 from canal_ha.server.entrance import Entrance
@@ -112,6 +114,48 @@ def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
     assert len(files) == 5
     assert [line["number"] for each in files for line in lines(each)] == list(range(50))
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+
+
+def test_a_rotation_that_fails_costs_no_second_for_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lines go into the file that is there, the log says so once, and the file rotates as soon as it can."""
+    monkeypatch.setattr("canal_ha.server.audit_file.ROTATE_AGAIN_S", 0.5)
+    path = tmp_path / "audit.log"
+    oldest = tmp_path / f"audit.log.{ROTATE_FILES}"
+    (oldest / "kept").mkdir(parents=True)  # no file can take its place
+    (tmp_path / f"audit.log.{ROTATE_FILES - 1}").touch()
+    file = AuditFile(path, rotate_bytes=1000)
+    file.start()
+    began = time.monotonic()
+    for number in range(300):
+        file.write(json.dumps({"number": number}).encode().ljust(99) + b"\n")
+    until(lambda: path.exists() and len(lines(path)) == 300, what="all lines")
+    assert time.monotonic() - began < 5
+    assert oldest.name in file.unrotated
+    assert not file.problem
+    (oldest / "kept").rmdir()
+    oldest.rmdir()
+    time.sleep(0.6)
+    file.write(b'{"number": 300}\n')
+    until(lambda: not file.unrotated, what="the rotation")
+    file.close()
+    assert [line["number"] for each in (tmp_path / "audit.log.1", path) for line in lines(each)] == list(range(301))
+    assert sum("audit.not_rotated" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_file_that_somebody_moved_away_is_begun_again(tmp_path: Path) -> None:
+    """A rotation by another program is no failure of ours."""
+    path = tmp_path / "audit.log"
+    file = AuditFile(path, rotate_bytes=1000)
+    file.start()
+    file.write(b"{}".ljust(900) + b"\n")
+    until(lambda: path.exists() and path.stat().st_size > 900, what="the first line")
+    path.rename(tmp_path / "elsewhere")
+    file.write(b"{}".ljust(900) + b"\n")
+    file.close()
+    assert len(lines(path)) == 1
+    assert not file.unrotated
 
 
 def test_a_line_that_a_full_disk_cut_does_not_spoil_the_first_line_after_a_restart(tmp_path: Path) -> None:
