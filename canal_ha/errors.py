@@ -7,6 +7,8 @@ search for are canal's own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class CanalError(Exception):
     """The base class of all our errors. refusal: the reason in canal_port_refusals; "" if it does not count there."""
@@ -257,6 +259,18 @@ class MetaWriteFailed(CanalError):
     retryable = True
 
 
+class ClientsRefused(MetaWriteFailed):
+    """The store denies the right to write what some clients need; the changes of all others are durable.
+
+    clients: why, by client id.
+    """
+
+    def __init__(self, clients: Mapping[int, str]) -> None:
+        first, *others = clients.values()
+        super().__init__(f"{first}, and {len(others)} clients more" if others else first)
+        self.clients = clients
+
+
 class Fenced(CanalError):
     """This node's write was refused, because it does not own the destination any more or its lease is over."""
 
@@ -270,6 +284,10 @@ class ZooKeeperUnavailable(CanalError):
     """ZooKeeper did not answer: not connected, connection lost or session expired. A write may have succeeded."""
 
     retryable = True
+
+
+class ZnodeDenied(ZooKeeperUnavailable):
+    """ZooKeeper denies the account of this session the right to read a znode."""
 
 
 class TransactionRefused(CanalError):

@@ -155,7 +155,9 @@ def problems(seen: Overview) -> Iterator[str]:
 
 
 def _problems_of(view: DestinationView) -> Iterator[str]:
-    if not view.runs_on:
+    if view.problem:
+        yield f"{view.name}: {view.problem}"
+    elif not view.runs_on:
         yield f"{view.name}: no owner; eligible nodes: {len(view.stand_by)}"
     if view.source_error:
         yield f"{view.name}: {view.source_error}"

@@ -6,7 +6,7 @@ simultaneous writes, one sees the other.
 
 from __future__ import annotations
 
-from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, TransactionRefused
+from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZnodeDenied
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, SetData, Znode
@@ -35,7 +35,9 @@ class CursorNodes:
         unreadable = []
         for client_id, path, node in zip(client_ids, paths, self._znodes.get_all(paths), strict=True):
             try:
-                if node is not None and node.data:
+                if isinstance(node, ZnodeDenied):
+                    unreadable.append(path)
+                elif node is not None and node.data:
                     cursors[client_id] = _position(path, node)
             except MetaUnreadable:
                 unreadable.append(path)

@@ -363,6 +363,7 @@ class Election:
             write=self._write,
             fenced=lambda: self._feed(candidate, i.EpochMismatch()),
             failed=lambda reason: self._instance_failed(candidate, reason),
+            later=self._clock.callLater,
             before=candidate.stored,
             restore=restore,
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from canal_ha.errors import ZnodeDenied
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Znode
@@ -67,7 +68,12 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True)
 class DestinationView:
-    """One destination. runs_on: the owner's address, "" if none. released: an operator set it to inactive."""
+    """One destination.
+
+    runs_on: the owner's address, "" if none.
+    released: an operator set it to inactive.
+    problem: why its znodes cannot be read.
+    """
 
     name: str
     runs_on: str = ""
@@ -76,6 +82,7 @@ class DestinationView:
     source_address: str = ""
     source_error: str = ""
     clients: tuple[ClientView, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +148,22 @@ def _client_with_status(client: ClientView, stream: Mapping[str, Any] | None) ->
 def read_overview(znodes: BlockingZnodes) -> Overview:
     """Read the tree. Each node's state is from before or after a simultaneous change. Raises ZooKeeperUnavailable."""
     names = znodes.children(tree.CLUSTER)
-    nodes = map(NodeView, names, map(_content, znodes.get_all([tree.member(name) for name in names])))
+    nodes = (
+        NodeView(name, problem=str(found)) if isinstance(found, ZnodeDenied) else NodeView(name, _content(found))
+        for name, found in zip(names, znodes.get_all([tree.member(name) for name in names]), strict=True)
+    )
     destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
     return Overview(tuple(nodes), tuple(destinations))
 
 
 def _destination(znodes: BlockingZnodes, name: str) -> DestinationView:
+    try:
+        return _readable_destination(znodes, name)
+    except ZnodeDenied as denied:
+        return DestinationView(name, problem=str(denied))
+
+
+def _readable_destination(znodes: BlockingZnodes, name: str) -> DestinationView:
     running = RunningNode.read(znodes.get(tree.running(name)))
     runs_on = running.address if running is not None else ""
     clients = tree.client_ids(znodes.children(tree.destination(name)))
@@ -165,10 +182,14 @@ def _client_views(znodes: BlockingZnodes, destination: str, client_ids: Sequence
         for client_id in client_ids
         for part in (tree.client_running, tree.cursor, tree.client_filter)
     ]
-    nodes = znodes.get_all(asked)
+    found = znodes.get_all(asked)
+    denied = {path: node for path, node in zip(asked, found, strict=True) if isinstance(node, ZnodeDenied)}
+    nodes = [None if isinstance(node, ZnodeDenied) else node for node in found]
     for client_id, running, cursor, stored in zip(client_ids, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
         active = RunningNode.read(running)
-        position, problem = None, ""
+        position = None
+        own = tree.client(destination, client_id) + "/"
+        problem = "; ".join(f"{path}: {error}" for path, error in denied.items() if path.startswith(own))
         if cursor is not None and cursor.data:
             try:
                 position = LogPosition.from_json(_content(cursor))

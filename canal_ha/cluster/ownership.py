@@ -9,13 +9,15 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.python.failure import Failure
 
 from canal_ha.cluster.session import ClusterSession
-from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import Fenced, TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.meta.repository import CursorLoss
 from canal_ha.meta.znodes import Stored, ZnodeBackend
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
+
+DENIED_AGAIN_S = 30.0  # no watch tells that the rights of a node have changed
 
 
 class Ownership:
@@ -28,6 +30,7 @@ class Ownership:
     write: makes a quorum write, whose answer extends the lease.
     fenced: called when ZooKeeper refused a write of this epoch.
     failed: called with the reason when the instance cannot continue here.
+    later: runs a call after that many seconds.
     before, restore: see ZnodeBackend.
     """
 
@@ -41,6 +44,7 @@ class Ownership:
         write: Callable[[Sequence[Operation]], Awaitable[tuple[int, ...]]],
         fenced: Callable[[], None],
         failed: Callable[[str], None],
+        later: Callable[[float, Callable[[], None]], object],
         before: Stored | None,
         restore: bool,
     ) -> None:
@@ -51,11 +55,13 @@ class Ownership:
         self._write = write
         self._fenced = fenced
         self._failed = failed
+        self._later = later
         self._before = before
         self._restore = restore
         self._over = False
         self._backend: ZnodeBackend | None = None
         self._watched: dict[str, tuple[Watch, Callable[[Znode | None], None]]] = {}
+        self._denied: set[str] = set()  # watched nodes that wait for DENIED_AGAIN_S
 
     def lease_ok(self) -> bool:
         """Return whether this node may act as the owner now. Cheap; call it before every GET and ACK."""
@@ -109,13 +115,19 @@ class Ownership:
         """See Znodes."""
         return await self._session.get(path)
 
-    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
+    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | ZnodeDenied | None, ...]:
         """See Znodes."""
         try:
-            asked = [Deferred.fromCoroutine(self._session.get(path)) for path in paths]
+            asked = [Deferred.fromCoroutine(self._get_or_denied(path)) for path in paths]
             return tuple(await gatherResults(asked, consumeErrors=True))
         except FirstError as error:
             return error.subFailure.raiseException()
+
+    async def _get_or_denied(self, path: str) -> Znode | ZnodeDenied | None:
+        try:
+            return await self._session.get(path)
+        except ZnodeDenied as denied:
+            return denied
 
     async def children(self, path: str) -> tuple[str, ...]:
         """See Znodes."""
@@ -157,10 +169,19 @@ class Ownership:
         watch, _ = self._watched[path]
         try:
             node = await self._session.get(path, watch)
+        except ZnodeDenied:
+            if path not in self._denied:
+                self._denied.add(path)
+                self._later(DENIED_AGAIN_S, partial(self._look_again, path))
+            return
         except ZooKeeperUnavailable:
             return  # the next connect sets the watch again
         if path in self._watched and not self._over:
             self._watched[path][1](node)
+
+    def _look_again(self, path: str) -> None:
+        self._denied.discard(path)
+        self._fired(path, deleted=False)
 
     def _broken(self, failure: Failure) -> None:
         self.failed(failure.getErrorMessage())

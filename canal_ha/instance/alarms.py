@@ -12,11 +12,13 @@ PURGE = "purge"
 LAG = "lag"
 UNMOVED = "unmoved"
 BLOCKED = "blocked"
+DENIED = "denied"
 MEANINGS = {
     PURGE: "the source is about to purge the journal of its cursor",
     LAG: "it lags too far behind the source",
     UNMOVED: "its cursor stands still while rows wait",
     BLOCKED: "its ring is full of batches that it has not acknowledged, so the source is not read",
+    DENIED: "ZooKeeper denies the node the right to write its cursor, which advances in memory",
 }
 PURGE_MOST_S = 24 * 3600.0  # an expiry of a month is not worth an alarm for a week
 
@@ -64,8 +66,14 @@ class Alarms:
     _flow: tuple[int, int] = (-1, -1)
     _flowed_at: float = 0.0
 
-    def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[AlarmChange]:
-        """What changed since the last look."""
+    def step(self, stream: StreamStatus, outlook: Outlook, now: float, denied: str = "") -> Iterator[AlarmChange]:
+        """What changed since the last look.
+
+        stream: its figures.
+        outlook: of its cursor's journal.
+        now: steady seconds.
+        denied: why the store refuses this client's cursor, and no other; "" if it does not.
+        """
         waits = stream.put_seq > stream.ack_seq
         if stream.cursor != self._cursor or not waits:
             self._cursor, self._moved_at = stream.cursor, now
@@ -83,6 +91,7 @@ class Alarms:
         blocked = 0 < self.blocked_s < blocked_for
         facts = {"entries": stream.ring_entries, "bytes": stream.ring_bytes, "batches": len(stream.batches)}
         yield from self._set(BLOCKED, blocked, blocked_s=round(blocked_for), cursor=cursor, **facts)
+        yield from self._set(DENIED, bool(denied), cursor=cursor, **({"error": denied} if denied else {}))
 
     def _set(self, alarm: str, on: bool, **facts: object) -> Iterator[AlarmChange]:
         if on != (alarm in self.active):

@@ -217,12 +217,14 @@ class Instance:
                 clients=len(due),
                 client_ids=excerpt(", ".join(map(str, due))),
                 effect="rows acknowledged since the last flush come again",
-                error=self._write_error,
+                error=self._write_error or some(list(self.meta.refused.values())),
                 alarm=True,
             )
 
     async def flush(self) -> bool:
         """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
+
+        A client whose cursor the store refuses has an alarm of its own.
 
         If the write is fenced, this node has lost the destination and nothing is left to do.
         """
@@ -244,12 +246,14 @@ class Instance:
                 self._log.cursor_persisted(self.config.destination, client_id, cursor)
         return True
 
-    async def _flush_now(self) -> None:
-        """Make acknowledged cursors durable. Raises MetaWriteFailed, NotRunningHere."""
+    async def _flush_now(self, client_id: int) -> None:
+        """Make the cursor of a client durable, and all others. Raises MetaWriteFailed, NotRunningHere."""
         written = await self.flush()
         self._check()  # the write may have been fenced
         if not written:
             raise MetaWriteFailed(self._write_error)
+        if client_id in self.meta.refused:
+            raise MetaWriteFailed(self.meta.refused[client_id])
 
     # ---- requests
 
@@ -351,7 +355,7 @@ class Instance:
         """
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
-            await self._flush_now()
+            await self._flush_now(identity.client_id)
 
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
@@ -384,7 +388,7 @@ class Instance:
             tables=some(state.tables),
             rows=state.rows,
         )
-        await self._flush_now()
+        await self._flush_now(client_id)
         return state
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
@@ -705,7 +709,8 @@ class Instance:
             limits = (config.alarm_lag_s, config.alarm_unmoved_s, config.alarm_blocked_s)
             alarms = self._alarms.setdefault(client_id, Alarms(*limits))
             outlook = self._outlook.get(client_id, Outlook())
-            for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds()):
+            denied = self.meta.refused.get(client_id, "")
+            for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds(), denied):
                 name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"
                 facts = change.facts
                 self._log.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)

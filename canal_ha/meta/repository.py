@@ -83,6 +83,7 @@ class MetaBackend(Protocol):
         """Make all changes durable, in their order.
 
         Raises MetaWriteFailed (try again) or Fenced. Then a first part of them, or all, may be durable or become so.
+        Raises ClientsRefused if only the changes of some clients are not durable.
         """
         ...
 

@@ -7,11 +7,11 @@ those rows are delivered again, never skipped. A failed write stays due.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from canal_ha.errors import MetaUnreadable, MetaWriteFailed, NotSubscribed
+from canal_ha.errors import ClientsRefused, MetaUnreadable, MetaWriteFailed, NotSubscribed
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
@@ -58,6 +58,7 @@ class Meta:
         self._clients: dict[int, ClientIdentity] = {}
         self._cursors: dict[int, LogPosition] = {}
         self.unreadable: dict[int, str] = {}  # see Snapshot
+        self.refused: dict[int, str] = {}  # why the last flush could not write a client
         self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
         self._due: set[int] = set()  # clients whose cursor the next flush writes
         self._servers_due = False  # the next flush writes the chosen servers again
@@ -143,6 +144,7 @@ class Meta:
                 raise
             self._clients.pop(client_id, None)
             self.unreadable.pop(client_id, None)
+            self.refused.pop(client_id, None)
             self._cursors.pop(client_id, None)
             self._due.discard(client_id)
             self._due_clients.discard(client_id)
@@ -226,6 +228,8 @@ class Meta:
     async def flush(self, finish: Finish = lambda client_id, cursor: cursor) -> tuple[tuple[int, LogPosition], ...]:
         """Write everything due in one step and return the cursors written. What fails or moves meanwhile stays due.
 
+        So do clients that the backend refuses; `refused` says why.
+
         finish: completes a cursor before it is written, with work that would cost too much at every ACK.
         """
         async with self._my_turn():
@@ -247,17 +251,27 @@ class Meta:
                 return ()
             # A change during the write must become due again, so clear the sets before it and restore them if it fails.
             self._due_clients, self._due, self._start_due, self._servers_due = set(), set(), False, False
+            refused: Mapping[int, str] = {}
+
+            def due_again(failed: Callable[[int], bool]) -> None:
+                self._due_clients |= {identity.client_id for identity in clients if failed(identity.client_id)}
+                self._due |= {each for each, due in cursors if failed(each) and self._cursors[each] is due}
+
             try:
                 await self._backend.write(tuple(changes))
+            except ClientsRefused as error:
+                refused = error.clients
+                due_again(refused.__contains__)
             except BaseException:
-                self._due_clients |= {identity.client_id for identity in clients}
-                self._due |= {client_id for client_id, due in cursors if self._cursors[client_id] is due}
+                due_again(lambda client_id: True)
                 self._start_due |= start_due
                 self._servers_due |= servers_due
                 raise
-            if void:
+            tried = {identity.client_id for identity in clients} | {client_id for client_id, _ in cursors}
+            self.refused = {each: why for each, why in self.refused.items() if each not in tried} | dict(refused)
+            if void and not refused:
                 self.start = None
-            return cursors
+            return tuple(each for each in cursors if each[0] not in refused)
 
     @asynccontextmanager
     async def _my_turn(self) -> AsyncIterator[None]:

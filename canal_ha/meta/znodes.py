@@ -3,17 +3,26 @@
 Every transaction begins with a check of `{d}` at the owner's epoch. Once another node claims the destination, ZooKeeper
 refuses the old owner's writes. A write is one transaction, or several if ZooKeeper would not take it in one. Writing a
 cursor also checks the last seen version of its znode, so an edit made with zkCli is noticed and taken over, not
-overwritten.
+overwritten. If ZooKeeper denies the right to read or to write the nodes of a client, the others go on without it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import (
+    ClientsRefused,
+    Fenced,
+    MetaUnreadable,
+    MetaWriteFailed,
+    TransactionRefused,
+    ZnodeDenied,
+    ZooKeeperUnavailable,
+)
 from canal_ha.meta.repository import (
     Change,
     CursorLoss,
@@ -95,6 +104,8 @@ class ZnodeBackend:
         self._loaded = False
         self._fence = Check(tree.destination(destination), epoch)
         self._known: dict[str, Znode] = {}
+        self._denied: dict[str, str] = {}  # why a node cannot be read, by path
+        self._refused: dict[int, str] = {}  # clients that the write under way leaves out, and why
         # What a node holds if a write of ours without an answer succeeds. That can happen long after a reconnect, when
         # this session has read the node again. So it counts until a later write is answered.
         self._unanswered: dict[str, list[Znode | None]] = {}
@@ -141,7 +152,8 @@ class ZnodeBackend:
         if self._before is not None:
             back = tuple(self._put_back(self._before))
             if back:
-                await self.write(back)
+                with suppress(ClientsRefused):  # they stay unreadable, and the others are put back
+                    await self.write(back)
         self._loaded = True
         return self.durable
 
@@ -155,6 +167,9 @@ class ZnodeBackend:
     def _stored_client(self, client_id: int) -> tuple[ClientIdentity, LogPosition | None]:
         """Return the client and its cursor as they were read. Raises MetaUnreadable for a damaged node of either."""
         path, cursor = self._paths(client_id)
+        for each in (path, cursor):
+            if each in self._denied:
+                raise MetaUnreadable(f"{each}: {self._denied[each]}; correct its rights with zkCli, or delete it")
         stored = self._known.get(path)
         filter_text = _text(path, stored.data, FILTER_BYTES) if stored else ""
         return ClientIdentity(self._destination, client_id, filter_text), self._stored_position(cursor)
@@ -210,9 +225,12 @@ class ZnodeBackend:
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest.
 
+        A first cursor voids the kept start only if no client is refused, because it may be that client's.
+
         What is too large for one transaction is written in several, in the order of the changes.
         """
         due = list(changes)
+        self._refused = {}
         self._writing = {
             tree.cursor(self._destination, change.client_id)
             for change in due
@@ -221,15 +239,13 @@ class ZnodeBackend:
         try:
             for path in tuple(self._unanswered):
                 await self._look_again(path, due)
-            for _ in range(ATTEMPTS):
-                operations, after = await self._plan(due)
-                for piece in _pieces(operations):
-                    if not await self._done(piece, {each.path: after[each.path] for each in piece}, due):
-                        break  # the rest of the plan may be wrong
-                else:
-                    break
-            else:
-                raise MetaWriteFailed(f"{self._destination}: the znodes changed in all {ATTEMPTS} attempts to write")
+            attempts = 0
+            while not await self._tried(due):
+                attempts += 1
+                if attempts - len(self._refused) >= ATTEMPTS:
+                    raise MetaWriteFailed(
+                        f"{self._destination}: the znodes changed in all {ATTEMPTS} attempts to write"
+                    )
         except ZooKeeperUnavailable as error:
             raise MetaWriteFailed(f"{self._destination}: {error}") from error
         finally:
@@ -241,8 +257,18 @@ class ZnodeBackend:
         for change in due:
             if isinstance(change, CursorMoved):
                 self._watch(change.client_id)
+        if self._refused:
+            raise ClientsRefused(self._refused)
 
     # ---- one transaction
+
+    async def _tried(self, due: list[Change]) -> bool:
+        """Send the changes. Return False if they are to be planned again."""
+        operations, after = await self._plan(due)
+        for piece in _pieces(operations):
+            if not await self._done(piece, {each.path: after[each.path] for each in piece}, due):
+                return False  # the rest of the plan may be wrong
+        return True
 
     async def _plan(self, changes: Iterable[Change]) -> tuple[list[Operation], dict[str, bytes | None]]:
         """Return the operations for the changes, and the data of each node afterwards (None: deleted)."""
@@ -290,11 +316,21 @@ class ZnodeBackend:
         return operations, after
 
     async def _subtree(self, path: str) -> AsyncIterator[str]:
-        """Yield the paths of the node and all nodes below it, leaves first."""
-        for name in await self._znodes.children(path):
+        """Yield the paths of the node and all nodes below it, leaves first.
+
+        A node that cannot be read can be deleted if nothing is below it: its parent's rights decide about that.
+        """
+        names: tuple[str, ...] = ()
+        with suppress(ZnodeDenied):
+            names = await self._znodes.children(path)
+        for name in names:
             async for below in self._subtree(f"{path}/{name}"):
                 yield below
-        if await self._znodes.get(path) is not None:
+        try:
+            there = await self._znodes.get(path) is not None
+        except ZnodeDenied:
+            there = True
+        if there:
             yield path
 
     async def _done(self, operations: list[Operation], after: dict[str, bytes | None], due: list[Change]) -> bool:
@@ -308,6 +344,9 @@ class ZnodeBackend:
         except TransactionRefused as refused:
             if refused.index == 0:
                 raise Fenced(f"{self._destination}: {refused}") from refused
+            if refused.reason == "no rights":
+                self._leave_out(refused.path, due)
+                return False
             self._unanswered.setdefault(refused.path, [])
             await self._settle(due)
             return False
@@ -339,12 +378,15 @@ class ZnodeBackend:
         try:
             node = await self._znodes.get(path)
         except ZooKeeperUnavailable as error:
-            raise ZooKeeperUnavailable(f"{path}: {error}") from error
+            raise type(error)(f"{path}: {error}") from error
         self._remember(path, node)
         return node
 
-    def _remember(self, path: str, node: Znode | None) -> None:
-        if node is None:
+    def _remember(self, path: str, node: Znode | ZnodeDenied | None) -> None:
+        self._denied.pop(path, None)
+        if isinstance(node, ZnodeDenied):
+            self._denied[path] = str(node)
+        if node is None or isinstance(node, ZnodeDenied):
             self._known.pop(path, None)
         else:
             self._known[path] = node
@@ -358,15 +400,33 @@ class ZnodeBackend:
     async def _look_again(self, path: str, changes: list[Change]) -> None:
         """Read an unexpected node and its parent. If a cursor holds bytes that we did not write, it is an edit."""
         parent = path.rpartition("/")[0]
-        if parent != self._fence.path:
-            await self._read(parent)
-        node = await self._znodes.get(path)
+        try:
+            if parent != self._fence.path:
+                await self._read(parent)
+            node = await self._znodes.get(path)
+        except ZnodeDenied:
+            self._leave_out(path, changes)
+            return
         client_id = self._client_of(path)
         if client_id is not None and self._is_edit(path, node) and self._take_over(client_id, path, node):
             changes[:] = [
                 change for change in changes if not (isinstance(change, CursorMoved) and change.client_id == client_id)
             ]
         self._remember(path, node)
+
+    def _leave_out(self, path: str, changes: list[Change]) -> None:
+        """Go on without the client of a node to which this session has no right. Raises MetaWriteFailed for others."""
+        client_id = tree.client_id_of(path.removeprefix(f"{self._fence.path}/").partition("/")[0])
+        reason = f"{path}: ZooKeeper denies the right to write it; correct its rights with zkCli"
+        if client_id is None:
+            raise MetaWriteFailed(reason)
+        if any(_client_id(change) == client_id for change in changes):
+            self._refused[client_id] = reason
+            changes[:] = [
+                change
+                for change in changes
+                if _client_id(change) != client_id and not isinstance(change, StartForgotten)
+            ]
 
     def _client_of(self, path: str) -> int | None:
         """Return the client whose cursor this node is; None for any other node."""
@@ -437,6 +497,13 @@ class ZnodeBackend:
             self._lost(client_id, CursorLoss.OLDER)
         elif edit and not self._take_over(client_id, path, node):
             self._lost(client_id, CursorLoss.MALFORMED)
+
+
+def _client_id(change: Change) -> int | None:
+    """Return whose nodes a change writes; None for those of the destination."""
+    if isinstance(change, Subscribed):
+        return change.identity.client_id
+    return change.client_id if isinstance(change, CursorMoved | Unsubscribed) else None
 
 
 def _size(operation: Operation) -> int:

@@ -251,7 +251,12 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
         state.add(1, destination, stream.client_id, stream.state)
     yield state
     alarm = Family(
-        "canal_stream_alarm", "gauge", "Alarms: purge, lag, unmoved, blocked.", "destination", "client_id", "alarm"
+        "canal_stream_alarm",
+        "gauge",
+        "Alarms: purge, lag, unmoved, blocked, denied.",
+        "destination",
+        "client_id",
+        "alarm",
     )
     for destination, stream in pairs:
         for name in stream.alarms:

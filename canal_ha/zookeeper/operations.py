@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from canal_ha.errors import ZnodeDenied
+
 
 @dataclass(frozen=True, slots=True)
 class Znode:
@@ -71,8 +73,11 @@ class Znodes(Protocol):
         """Return the node, or None when it does not exist."""
         ...
 
-    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
-        """Return the node at each path, as `get` does. All are asked for before the first answer."""
+    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | ZnodeDenied | None, ...]:
+        """Return the node at each path, as `get` does, or the error if only its rights forbid to read it.
+
+        All are asked for before the first answer.
+        """
         ...
 
     async def children(self, path: str) -> tuple[str, ...]:
@@ -88,5 +93,8 @@ class Znodes(Protocol):
         ...
 
     def watch(self, path: str, changed: Callable[[Znode | None], None]) -> None:
-        """Call `changed` with the node whenever it may have changed; with None when it is gone."""
+        """Call `changed` with the node whenever it may have changed; with None when it is gone.
+
+        A node that this session may not read yet is tried again until it may.
+        """
         ...

@@ -31,7 +31,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from canal_ha.config.model import ZooKeeperAccess
-from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.connect_string import connect_string
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
@@ -345,9 +345,9 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
         return error
     if isinstance(error, NoAuthError):
         text = f"ZooKeeper at {servers} denies access: set canal.zookeeper.auth or sasl as on the node that made it"
+        translated: ZooKeeperUnavailable = ZnodeDenied(text)
     else:
-        text = f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip()
-    translated = ZooKeeperUnavailable(text)
+        translated = ZooKeeperUnavailable(f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip())
     translated.__cause__ = error
     return translated
 

@@ -12,7 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import Permissions
 
 from canal_ha.config.model import ZooKeeperAccess
-from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper.connect_string import connect_string
 from canal_ha.zookeeper.operations import Operation, Znode
 from canal_ha.zookeeper.port import acl_of, client_options, ended, transaction_of, unavailable, versions_after
@@ -64,11 +64,17 @@ class BlockingZnodes:
 
     def get(self, path: str) -> Znode | None:
         """Return the node, or None when it does not exist."""
-        return self.get_all([path])[0]
+        (found,) = self.get_all([path])
+        if isinstance(found, ZnodeDenied):
+            raise found
+        return found
 
-    def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
-        """Return the node at each path, as `get` does. Many are asked for before the first answer."""
-        found: list[Znode | None] = []
+    def get_all(self, paths: Sequence[str]) -> tuple[Znode | ZnodeDenied | None, ...]:
+        """Return the node at each path, as `get` does, or the error if only its rights forbid to read it.
+
+        Many are asked for before the first answer.
+        """
+        found: list[Znode | ZnodeDenied | None] = []
         for first in range(0, len(paths), READ_AT_ONCE):
             for answer in [self._client.get_async(path) for path in paths[first : first + READ_AT_ONCE]]:
                 try:
@@ -76,7 +82,10 @@ class BlockingZnodes:
                 except NoNodeError:
                     found.append(None)
                 except (KazooTimeoutError, KazooException) as error:
-                    raise unavailable(self._servers, error) from error
+                    failed = unavailable(self._servers, error)
+                    if not isinstance(failed, ZnodeDenied):
+                        raise failed from error
+                    found.append(failed)
                 else:
                     found.append(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
         return tuple(found)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, DeferredLock
@@ -33,7 +34,7 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Znode
-from tests.zookeeper.stage import MemoryStage
+from tests.zookeeper.stage import MemoryStage, Stage
 
 DESTINATION = tree.destination("example")
 CURSOR = tree.cursor("example", 1001)
@@ -47,8 +48,8 @@ def at(offset: int) -> LogPosition:
 class Store:
     """A backend of the owner at the current epoch, and a session of an operator."""
 
-    def __init__(self, stage: MemoryStage | None = None, before: Stored | None = None, restore: bool = False) -> None:
-        self.stage = stage or MemoryStage()
+    def __init__(self, stage: Stage | None = None, before: Stored | None = None, restore: bool = False) -> None:
+        self.stage: Any = stage or MemoryStage()  # tests in memory also move its time and its tree
         self.session: ClusterSession = self.stage.session()
         self.operator: ClusterSession = self.stage.session()
         self.stage.do(lambda: self.operator.ensure(DESTINATION))
@@ -64,6 +65,7 @@ class Store:
         self.skipped: list[str] = []
         self.mended: list[tuple[ClientIdentity, int | None]] = []
         self.fenced = 0
+        self.delayed: list[Callable[[], None]] = []
         self.writes: list[Sequence[Operation]] = []
         self.ownership = Ownership(
             "example",
@@ -73,6 +75,7 @@ class Store:
             write=self._write,
             fenced=self._on_fenced,
             failed=self._on_failed,
+            later=lambda delay_s, call: self.delayed.append(call),
             before=before,
             restore=restore,
         )

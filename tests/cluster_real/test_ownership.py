@@ -127,6 +127,7 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
         write=owner.session.transaction,
         fenced=lambda: heard.append("fenced"),
         failed=heard.append,
+        later=lambda delay_s, call: None,
         before=None,
         restore=False,
     )
