@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canal_ha.cli.access import access_from_environment
+from canal_ha.cli.destination_node import at_home
 from canal_ha.cli.node_status import fetch
 from canal_ha.config.load import load
 from canal_ha.errors import NodeUnreachable
@@ -52,8 +53,7 @@ class LocalNode:
         self.port = config.port
         self.session_s = config.zk_session_timeout_ms / 1000
         self.destinations = frozenset(instance.destination for instance in config.destinations if not instance.lazy)
-        host = config.admin_http_bind or "127.0.0.1"
-        self._status_url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{config.admin_http_port}"
+        self._config = config
         self._log = self.conf.parent / config.log_dir / "canal" / "canal.log"
         self._last: Process | None = None
 
@@ -63,7 +63,7 @@ class LocalNode:
     def status(self) -> dict[str, Any] | None:
         """The node's status document; None while it does not answer."""
         try:
-            return fetch(self._status_url, access_from_environment())
+            return fetch(*at_home(self._config, access_from_environment()))
         except NodeUnreachable:
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +15,11 @@ from urllib.request import Request
 
 import click
 
-from canal_ha.cli.access import access_options, http_access
+from canal_ha.admin.address_file import read_address
+from canal_ha.cli.access import HttpAccess, access_options, http_access
 from canal_ha.cli.node_status import DEFAULT_URL, refusal
 from canal_ha.config.load import load_usable
+from canal_ha.config.model import CanalConfig
 from canal_ha.errors import CanalError, NodeUnreachable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -36,6 +39,18 @@ def destination_node_options(command: Command) -> Command:
     )(command)
 
 
+def at_home(config: CanalConfig, access: HttpAccess) -> tuple[str, HttpAccess]:
+    """Return the status endpoint of the node that runs with a configuration on this machine, and how to log in.
+
+    access: the login. Over TLS, without authorities of its own, it is for the node's own certificate alone.
+    Raises NodeUnreachable if no such node runs: whoever listens on the configured port gets no login.
+    """
+    url = read_address(config.status_address_file)
+    if url.startswith("https://") and config.tls and not access.tls_ca:
+        access = replace(access, certificate=config.tls.cert_file)
+    return url, access
+
+
 class DestinationNode:
     """The node that runs a destination. url, access: of its status endpoint."""
 
@@ -49,24 +64,26 @@ class DestinationNode:
         token_file: Path | None,
         tls_ca: str,
     ) -> None:
-        """Read the options. Raises UsageError, ConfigError, OSError.
+        """Read the options. Raises UsageError, ConfigError, OSError; NodeUnreachable if no node runs with conf.
 
         destination: its name.
-        url, conf: which node; the default address without either. With conf and without an account, the operator's
-            token of the node is used.
+        url, conf: which node; the default address without either. With conf, the node that runs with it here, and
+            without an account its operator's token.
         user, password_file, token_file, tls_ca: see access_options.
         """
         if url and conf:
             raise click.UsageError("--url and --conf exclude each other")
+        self._destination = destination
         if conf:
             config = load_usable(conf, (), os.environ)
-            url = f"http://127.0.0.1:{config.admin_http_port}"
             if not (user or token_file) and config.operator_token_file.is_file():
                 token_file = config.operator_token_file
+            access = http_access(user, password_file, tls_ca, token_file)
+            self.url, self.access = at_home(config, access)
+            return
         url = url or DEFAULT_URL
         self.url = url if "://" in url else f"http://{url}"
         self.access = http_access(user, password_file, tls_ca, token_file)
-        self._destination = destination
 
     def post(self, action: str, body: Any, refused: type[CanalError], timeout_s: float) -> dict[str, Any]:
         """Ask for an action on the destination, and return the answer.

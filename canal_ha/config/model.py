@@ -325,3 +325,8 @@ class CanalConfig:
     def operator_token_file(self) -> Path:
         """The token that switches sources on a node without accounts."""
         return self.log_dir / "canal" / "operator.token"
+
+    @property
+    def status_address_file(self) -> Path:
+        """Where the running node says on which address its status endpoint listens."""
+        return self.log_dir / "canal" / "status.address"

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.actions import actions_of
+from canal_ha.admin.address_file import AddressFile, url_of
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
@@ -75,6 +76,7 @@ class Node:
         self._heartbeat = Heartbeat(reactor, ProcessorWait())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
+        self._address_file = AddressFile(config.status_address_file)
         self._cluster: Cluster | None = None
         if config.zk_servers:
             log = logs.get("canal_ha.cluster")
@@ -125,6 +127,7 @@ class Node:
             await self._cluster.stop()
         await self._hosting.stop_all()
         await closed
+        self._address_file.remove()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         self._heartbeat.stop()
@@ -181,6 +184,8 @@ class Node:
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
+            secured = self._secured("admin") is not None
+            self._address_file.write(url_of(config.admin_http_bind, self._status_port, tls=secured))
         collector = metrics.CanalCollector(
             status,
             self._service.counters,

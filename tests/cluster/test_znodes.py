@@ -116,7 +116,8 @@ class Store:
 
     def load(self) -> Snapshot:
         """See MetaBackend."""
-        return self.stage.do(self.backend.load)
+        found: Snapshot = self.stage.do(self.backend.load)
+        return found
 
     def write(self, *changes: Change) -> None:
         """See MetaBackend."""
@@ -124,7 +125,8 @@ class Store:
 
     def read(self, path: str) -> Znode | None:
         """Return a znode as the operator sees it."""
-        return self.stage.do(lambda: self.operator.get(path))
+        node: Znode | None = self.stage.do(lambda: self.operator.get(path))
+        return node
 
     def cursor(self) -> int:
         """Return the offset in the cursor node."""
