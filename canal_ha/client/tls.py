@@ -6,6 +6,8 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from canal_ha.config.private_keys import check_key, no_password
+
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
@@ -22,12 +24,16 @@ class ClientTls:
     key_file: str = ""
     server_name: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise FileUnusable for a key with a password."""
+        check_key(self.key_file or self.cert_file)
+
     def wrap(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
         """Begin TLS on a connected socket. Raises OSError, also for a certificate that is not valid for the name."""
         context = ssl.create_default_context(cafile=self.ca_file or None)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.cert_file:
-            context.load_cert_chain(self.cert_file, self.key_file or None)
+            context.load_cert_chain(self.cert_file, self.key_file or None, no_password)
         return context.wrap_socket(plain, server_hostname=self.server_name or host)
 
 

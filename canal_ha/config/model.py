@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from canal_ha.config.private_keys import check_key
 from canal_ha.errors import ConfigError
 
 
@@ -97,6 +98,10 @@ class ZooKeeperAccess:
     cert_file: str = ""
     key_file: str = ""
     world_read: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise FileUnusable for a key with a password."""
+        check_key(self.key_file or self.cert_file)
 
     @property
     def named(self) -> bool:

@@ -14,6 +14,7 @@ from canal_ha.config import keys
 from canal_ha.config.keys import Key, SourceKeys
 from canal_ha.config.listeners import is_loopback
 from canal_ha.config.model import GroupMember, InstanceConfig, PortTls, TlsConfig, ZooKeeperAccess
+from canal_ha.config.private_keys import UNLOCKED, is_locked
 from canal_ha.errors import ConfigError
 
 T = TypeVar("T")
@@ -134,9 +135,11 @@ def _pem(reader: KeyReader, key: Key[str], name: str, path: Callable[[str], Path
         return ""
     file = path(name)
     try:
-        found = b"-----BEGIN" in file.read_bytes()
+        found = file.read_bytes()
     except OSError as error:
         raise reader.refusal(key, f"a readable PEM file ({error.strerror})") from error
-    if not found:
+    if b"-----BEGIN" not in found:
         raise reader.refusal(key, "a file in PEM format")
+    if is_locked(found):
+        raise reader.refusal(key, UNLOCKED)
     return str(file)

@@ -31,6 +31,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.config.private_keys import no_password
 from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.connect_string import connect_string
@@ -363,7 +364,11 @@ def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
     if access.secured:
         options |= {"use_ssl": True, "verify_certs": True, "check_hostname": True, "ca": access.ca_file or None}
     if access.cert_file:
-        options |= {"certfile": access.cert_file, "keyfile": access.key_file or access.cert_file}
+        options |= {
+            "certfile": access.cert_file,
+            "keyfile": access.key_file or access.cert_file,
+            "keyfile_password": no_password,
+        }
     return options
 
 

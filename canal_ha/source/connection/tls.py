@@ -9,6 +9,7 @@ import pymysql
 from pymysql.constants import CR
 
 from canal_ha.config.model import TlsConfig
+from canal_ha.config.private_keys import no_password
 from canal_ha.errors import SourceRefused
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
         if tls.ca_file:
             context.load_verify_locations(tls.ca_file)  # only so that a wrong path is an error here too
     if tls.cert_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        context.load_cert_chain(tls.cert_file, tls.key_file or None, no_password)
     return context
 
 
