@@ -10,7 +10,6 @@ Before `setup` is called, events follow the standard library's default configura
 from __future__ import annotations
 
 import glob
-import json
 import logging
 import re
 import sys
@@ -28,6 +27,7 @@ from typing import Any, cast
 
 import structlog
 
+from canal_ha.model.excerpt import STEERING, json_text
 from canal_ha.model.position import LogPosition
 from canal_ha.private_files import make_directory, opener, tighten
 
@@ -40,9 +40,7 @@ _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"
 _CURSORS = "canal_ha.cursors"
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
-_STEERING = r"\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # what JSON leaves as it is, and terminals obey
-_STEERS = re.compile(f"[{_STEERING}]")
-_PLAIN = re.compile(rf"[^\s\"\x00-\x1f{_STEERING}]+")
+_PLAIN = re.compile(rf"[^\s\"\x00-\x1f{STEERING}]+")
 
 _installed: list[tuple[logging.Logger, logging.Handler]] = []
 
@@ -315,12 +313,7 @@ def _quoted(value: object) -> str:
     text = str(value)
     if _PLAIN.fullmatch(text):
         return text
-    return _json(text)
-
-
-def _json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return json_text(text)
 
 
 def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
@@ -336,4 +329,4 @@ def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any])
     }
     if exception:
         line["exception"] = exception
-    return _json(line)
+    return json_text(line)

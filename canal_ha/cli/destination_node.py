@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
@@ -17,7 +17,8 @@ import click
 
 from canal_ha.admin.address_file import read_address
 from canal_ha.cli.access import HttpAccess, access_options, http_access
-from canal_ha.cli.node_status import DEFAULT_URL, refusal
+from canal_ha.cli.node_answer import check
+from canal_ha.cli.node_status import DEFAULT_URL, MOST_BYTES, refusal
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import CanalError, NodeUnreachable
@@ -85,11 +86,14 @@ class DestinationNode:
         self.url = url if "://" in url else f"http://{url}"
         self.access = http_access(user, password_file, tls_ca, token_file)
 
-    def post(self, action: str, body: Any, refused: type[CanalError], timeout_s: float) -> dict[str, Any]:
+    def post(
+        self, action: str, body: Any, shape: Mapping[str, Any], refused: type[CanalError], timeout_s: float
+    ) -> dict[str, Any]:
         """Ask for an action on the destination, and return the answer.
 
         action: last part of the path.
         body: a JSON value.
+        shape: of the answer; see node_answer.
         refused: raised with the node's reason if it refuses.
         timeout_s: for the answer.
         Raises NodeUnreachable.
@@ -98,8 +102,8 @@ class DestinationNode:
         request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
         try:
             with self.access.opener().open(request, timeout=timeout_s) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                found: dict[str, Any] = json.loads(answer.read(MOST_BYTES))
+            check(found, shape)
         except HTTPError as error:
             raise refused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
         except (URLError, OSError, HTTPException) as error:
@@ -107,3 +111,6 @@ class DestinationNode:
                 f"no node answers at {self.url} ({getattr(error, 'reason', None) or error}): run this where the node"
                 f" that runs {self._destination} listens (canal.log says admin.listening)"
             ) from error
+        except (ValueError, RecursionError) as error:
+            raise NodeUnreachable(f"{address} did not answer as a canal-ha node: {error}") from error
+        return found

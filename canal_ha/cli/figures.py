@@ -1,6 +1,13 @@
-"""Readable durations and sizes. A negative value is unknown and prints as `-`."""
+"""Readable durations, sizes and texts. A negative figure is unknown and prints as `-`."""
 
 from __future__ import annotations
+
+from canal_ha.model.excerpt import printable
+
+
+def lines(text: str) -> str:
+    """Return a text from outside with its line ends, and escapes for all else that steers a terminal."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def duration(seconds: float) -> str:

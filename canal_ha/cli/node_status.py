@@ -1,17 +1,22 @@
-"""Ask one node for its status document."""
+"""Ask one node for its status document. Anybody may have written the address, and anybody may listen there."""
 
 from __future__ import annotations
 
 import json
 from http.client import HTTPException
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError, URLError
 
 from canal_ha.cli.access import HttpAccess
+from canal_ha.cli.node_answer import STATUS, check
 from canal_ha.errors import NodeUnreachable
 from canal_ha.model.excerpt import printable
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0  # of silence
+WHOLE_S = 20.0  # until the answer is complete
+MOST_BYTES = 64 * 1024 * 1024
 DEFAULT_URL = "http://127.0.0.1:8089"
 
 
@@ -19,7 +24,30 @@ NO_LOGIN = HttpAccess()
 
 
 def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
-    """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
+    """Fetch a node's status document, which has the shape STATUS. Raises NodeUnreachable with the next thing to check.
+
+    url: of the endpoint; http if it names no scheme.
+    access: the login.
+    """
+    answers: SimpleQueue[dict[str, Any] | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(_fetch(url, access))
+        except Exception as error:
+            answers.put(error)
+
+    Thread(target=work, name="status", daemon=True).start()  # a peer that sends a byte now and then holds it alone
+    try:
+        answer = answers.get(timeout=WHOLE_S)
+    except Empty:
+        raise NodeUnreachable(f"{url} has not answered completely within {WHOLE_S:.0f} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
     opener = access.opener()
     url = url if "://" in url else f"http://{url}"
     if not url.startswith(("http://", "https://")):
@@ -27,7 +55,11 @@ def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
     address = url.rstrip("/") + "/api/v1/status"
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:
-            document = json.load(answer)
+            body = answer.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES} bytes")
+        document: dict[str, Any] = json.loads(body)
+        check(document, STATUS)
     except HTTPError as error:
         if error.code == 401 and not (access.user or access.token):
             raise NodeUnreachable(
@@ -42,10 +74,8 @@ def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
             f"no node answers at {url} ({why}): is `canal-ha server` running there, and what is its"
             " canal.admin.http.port? (canal.log says admin.listening)"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
-    if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
-        raise NodeUnreachable(f"{address} is not the status of a canal-ha node")
     return document
 
 

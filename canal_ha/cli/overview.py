@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
 from canal_ha.cli.access import HttpAccess
-from canal_ha.cli.figures import duration, size
+from canal_ha.cli.figures import duration, lines, size
 from canal_ha.cli.node_status import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
@@ -79,8 +79,13 @@ def picture(seen: Overview) -> RenderableType:
     parts.append(_destinations(seen) if seen.destinations else Text("no destination is known"))
     clients = any(view.clients for view in seen.destinations)
     parts.append(_clients(seen) if clients else Text("no client has subscribed"))
-    parts += [Text(problem, style="red") for problem in problems(seen)]
+    parts += [Text(lines(problem), style="red") for problem in problems(seen)]
     return Group(*parts)
+
+
+def _texts(cells: Iterable[str]) -> Iterator[Text]:
+    """Yield cells. Anybody may have written the texts, also into ZooKeeper."""
+    return map(Text, map(lines, cells))
 
 
 def _nodes(seen: Overview) -> Table:
@@ -89,8 +94,7 @@ def _nodes(seen: Overview) -> Table:
         runs = [view.name for view in seen.destinations if view.runs_on == node.address]
         stands_by = [view.name for view in seen.destinations if node.address in view.stand_by]
         table.add_row(
-            *map(
-                Text,
+            *_texts(
                 (
                     node.address,
                     node.version or "-",
@@ -109,7 +113,7 @@ def _destinations(seen: Overview) -> Table:
     table = Table("destination", "runs on", "stands by", "source")
     for view in seen.destinations:
         runs_on = f"{view.runs_on} (released)" if view.released else view.runs_on or "nobody"
-        table.add_row(*map(Text, (view.name, runs_on, "\n".join(view.stand_by) or "-", view.source_address or "-")))
+        table.add_row(*_texts((view.name, runs_on, "\n".join(view.stand_by) or "-", view.source_address or "-")))
     return table
 
 
@@ -121,7 +125,7 @@ def _clients(seen: Overview) -> Table:
         table.add_column(name, justify="right")
     for view in seen.destinations:
         for client in view.clients:
-            table.add_row(*map(Text, (view.name, *_cells(client))))
+            table.add_row(*_texts((view.name, *_cells(client))))
     return table
 
 

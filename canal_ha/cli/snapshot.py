@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,8 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
+from canal_ha.cli.node_answer import SNAPSHOT
 from canal_ha.cli.node_status import fetch
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.excerpt import json_text, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -89,7 +90,7 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
     """Show how far the client's snapshot has come. The exit code is 1 if it failed."""
     asked = _Client(**client)
     state = asked.state()
-    click.echo(json.dumps(state, ensure_ascii=False) if as_json else _line(state))
+    click.echo(json_text(state) if as_json else _line(state))
     if watch:
         state = asked.watch()
     if state["phase"] == "failed":
@@ -107,7 +108,8 @@ class _Client:
     def ask(self, action: str, **more: Any) -> dict[str, Any]:
         """Ask for an action and return the state. Raises SnapshotRefused, NodeUnreachable."""
         body = {"client_id": self._client_id, "action": action, **more}
-        state: dict[str, Any] = self._node.post("snapshot", body, SnapshotRefused, TIMEOUT_S)["snapshot"]
+        answer = self._node.post("snapshot", body, {"snapshot": SNAPSHOT}, SnapshotRefused, TIMEOUT_S)
+        state: dict[str, Any] = answer["snapshot"]
         return state
 
     def state(self) -> dict[str, Any]:
@@ -150,4 +152,4 @@ def _line(state: dict[str, Any]) -> str:
     text = (
         f"snapshot {state['id']} {state['phase']}: {state['rows']:,}{total} rows, {state['table']} of {tables} tables"
     )
-    return f"{text}: {state['error']}" if state["error"] else text
+    return printable(f"{text}: {state['error']}" if state["error"] else text)

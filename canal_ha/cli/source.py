@@ -8,6 +8,7 @@ import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
 from canal_ha.errors import SwitchRefused
+from canal_ha.model.excerpt import printable
 
 TIMEOUT_S = 60.0  # the node checks the other server first
 
@@ -31,5 +32,5 @@ def switch(destination: str, to: str, source: int | None, **node: Any) -> None:
     nothing changes.
     """
     wanted = {"to": f"{source}/{to}" if source else to}
-    answer = DestinationNode(destination, **node).post("source", wanted, SwitchRefused, TIMEOUT_S)
-    click.echo(f"{destination}: reads from {answer['source']}")
+    answer = DestinationNode(destination, **node).post("source", wanted, {"source": str}, SwitchRefused, TIMEOUT_S)
+    click.echo(f"{destination}: reads from {printable(answer['source'])}")

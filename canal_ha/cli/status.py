@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from canal_ha.cli.access import HttpAccess, access_options, http_access
-from canal_ha.cli.figures import duration, size
+from canal_ha.cli.figures import duration, lines, size
 from canal_ha.cli.node_status import DEFAULT_URL, fetch
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError
 from canal_ha.instance.alarms import MEANINGS
+from canal_ha.model.excerpt import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,7 +104,7 @@ def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json
     seen = look()
     while True:
         if as_json:
-            click.echo(json.dumps(seen, indent=None if watch else 2, ensure_ascii=False))
+            click.echo(json_text(seen, None if watch else 2))
         else:
             if watch and console.is_terminal:
                 console.clear()
@@ -127,9 +127,8 @@ def show(document: dict[str, Any], console: Console) -> None:
 
     node = document["node"]
     up = duration(node["uptime_s"])
-    console.print(
-        f"node {node['address']}   canal-ha {node['version']}, {node['kernel']} kernel   up {up}", markup=False
-    )
+    text = f"node {node['address']}   canal-ha {node['version']}, {node['kernel']} kernel   up {up}"
+    console.print(lines(text), markup=False)
     alarms = [alarm["text"] for alarm in document.get("alarms", ())]
     if not document["destinations"]:
         console.print("no destination runs here")
@@ -149,9 +148,9 @@ def show(document: dict[str, Any], console: Console) -> None:
         if destination.get("detecting_failures"):
             problems.append(f"{head[0]}: no answer from its source {destination['detecting_failures']} times in a row")
         if not destination["streams"]:
-            table.add_row(*map(Text, head), "none")
+            table.add_row(*map(Text, map(lines, head)), "none")
         for stream in destination["streams"]:
-            table.add_row(*map(Text, (*head, *cells(stream))))
+            table.add_row(*map(Text, map(lines, (*head, *cells(stream)))))
             head = ["", ""]
             client = f"{destination['destination']}, client {stream['client_id']}"
             if stream["error"]:
@@ -165,7 +164,7 @@ def show(document: dict[str, Any], console: Console) -> None:
     console.print(table)
     for destination in document["destinations"]:
         for reader in destination.get("readers", ()):
-            console.print(_reader(destination["destination"], reader), markup=False)
+            console.print(lines(_reader(destination["destination"], reader)), markup=False)
     _problems(problems, console)
 
 
@@ -177,7 +176,7 @@ def _reader(destination: str, reader: dict[str, Any]) -> str:
 
 def _problems(problems: Sequence[str], console: Console) -> None:
     for problem in problems:
-        console.print(problem, markup=False, style="red")
+        console.print(lines(problem), markup=False, style="red")
 
 
 def cells(stream: dict[str, Any]) -> tuple[str, ...]:
@@ -202,5 +201,5 @@ def position(value: dict[str, Any] | None) -> str:
         return "-"
     if not value.get("part"):
         return f"{value['journal']}:{value['offset']}"
-    parts = sorted((value, *value["others"]), key=lambda each: int(each["part"]))
+    parts = sorted((value, *value.get("others", ())), key=lambda each: int(each["part"]))
     return ", ".join(f"{each['part']}/{each['journal']}:{each['offset']}" for each in parts)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from canal_ha.admin.document import NodeFacts, status_document
-from canal_ha.cli import figures, node_status, status
+from canal_ha.cli import figures, node_status, overview, status
+from canal_ha.cli.node_answer import STATUS, check
+from canal_ha.cluster.overview import DestinationView, NodeView, Overview
 from canal_ha.config.alarms import refused
 from canal_ha.errors import ConfigError, NodeUnreachable
 from canal_ha.instance.status import InstanceStatus, StreamStatus
@@ -148,3 +155,101 @@ def test_durations(seconds: float, text: str) -> None:
 def test_sizes(count: int, text: str) -> None:
     """Sizes have binary units."""
     assert figures.size(count) == text
+
+
+WRONG: tuple[Any, ...] = (None, "text", -1, 10**400, 1e308, True, [], [[]], {}, [{}], ["\x1b[2J"])
+
+
+def documents() -> Iterator[tuple[str, Any]]:
+    """Yield the document with each value replaced by others, and without it, and what was done."""
+    good = json.loads(json.dumps(status_document(FACTS, INSTANCES, 90_000.0)))
+
+    def walk(holder: Any, where: str) -> Iterator[tuple[str, Any]]:
+        for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
+            value = holder[key]
+            if isinstance(value, dict | list):
+                yield from walk(value, f"{where}.{key}")
+            for wrong in WRONG:
+                holder[key] = wrong
+                yield f"{where}.{key} = {wrong!r:.20}", good
+            if isinstance(holder, dict):
+                del holder[key]
+                yield f"{where}.{key} is missing", good
+            holder[key] = value
+
+    yield from walk(good, "")
+
+
+def test_a_document_of_somebody_else_is_an_error_with_the_place_and_never_a_traceback() -> None:
+    """Whatever passes the check can be shown, also as one node of a cluster."""
+    refused_count = 0
+    for what, document in documents():
+        console = Console(file=io.StringIO(), width=200)
+        try:
+            check(document, STATUS)
+        except ValueError:
+            refused_count += 1
+            continue
+        try:
+            status.show(document, console)
+            node = document["node"]["address"]
+            seen = Overview((NodeView(node),), (DestinationView("example", node),)).with_statuses({node: document})
+            overview.show(seen, console)
+        except Exception as error:
+            raise AssertionError(what) from error
+        assert "\x1b" not in console.file.getvalue()  # type: ignore[attr-defined] # it is a StringIO
+    assert refused_count > 500
+
+
+def test_a_fake_document_says_what_is_wrong_with_it() -> None:
+    """It was a KeyError with a traceback."""
+    document = status_document(FACTS, INSTANCES, 90_000.0)
+    del document["destinations"][1]["streams"][0]["client_id"]
+    with pytest.raises(NodeUnreachable, match=r"destinations\[1\]\.streams\[0\] has no client_id"):
+        run(document)
+
+
+@pytest.mark.parametrize("body", [
+    b"[" * 500_000, b'{"node":' * 100_000, b'{"node": {"uptime_s": ' + b"9" * 5000 + b"}}",
+    b'{"node": {"address": "a", "version": "v", "kernel": "k", "uptime_s": NaN}, "destinations": []}',
+    b'{"node": {"address": "a", "version": "v", "kernel": "k", "uptime_s": 1e999}, "destinations": []}', b"\xff",
+], ids=lambda body: repr(body[:20]))  # fmt: skip
+def test_a_document_that_is_made_to_hurt_is_refused(body: bytes) -> None:
+    """Nesting, digits, infinity and bytes that are no text."""
+    with serving(body) as url, pytest.raises(NodeUnreachable, match="not the status of a canal-ha node"):
+        node_status.fetch(url)
+
+
+def test_texts_of_a_document_do_not_steer_the_terminal() -> None:
+    """A table has escapes in place of control characters; JSON has them in its own form, and no lone surrogates."""
+    document = status_document(replace(FACTS, address="\x1b[2J\x9b1;31m\ud800"), INSTANCES, 90_000.0)
+    assert r"\x1b[2J\x9b1;31m\ud800" in run(document).output
+    shown = run(document, "--json").output
+    assert r"\u001b[2J\u009b1;31m\ud800" in shown
+    assert json.loads(shown)["node"] == json.loads(json.dumps(document))["node"]
+
+
+def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte ended a wait of five seconds; the answer in total had no limit."""
+    monkeypatch.setattr(node_status, "WHOLE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            peer, _ = server.accept()
+            with peer, suppress(OSError):
+                while True:
+                    peer.sendall(b"H")
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(NodeUnreachable, match="not answered completely within"):
+            node_status.fetch(f"127.0.0.1:{server.getsockname()[1]}")
+        assert time.monotonic() - began < 5
+
+
+def test_a_document_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than the limit is not read."""
+    monkeypatch.setattr(node_status, "MOST_BYTES", 1000)
+    with serving(b" " * 2000) as url, pytest.raises(NodeUnreachable, match="more than 1000 bytes"):
+        node_status.fetch(url)
