@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
@@ -37,22 +37,22 @@ def tells_nothing(sql: str, privacy: Privacy) -> bool:
 def exposed(sql: str, default_schema: str, privacy: Privacy, tables: TableFilter) -> tuple[str, str] | None:
     """Return the old and the new name of a protected column that is less protected under the new one; None without one.
 
-    The name is new because the statement renames the column or its table, or makes a table of another one.
+    The name is new because the statement renames the column or its table, moves rows into another table, or makes a
+    table LIKE another one. Values that move count wherever they go: the table can come back under a third name, and
+    nobody remembers then what it was called. A copy without rows counts only if the stream gets it.
 
     sql: the statement.
     default_schema: of the session.
     privacy: the rules.
-    tables: what the stream gets; a column elsewhere needs no protection.
+    tables: what the stream gets.
     """
     try:
         statement = read(sql)
     except Unreadable:
         return None
-    for old, new, columns in _renamed(statement):
-        if not tables.accepts(new.schema or default_schema, new.table):
-            continue
-        before = privacy.columns_of(old.schema or default_schema, old.table)
-        after = privacy.columns_of(new.schema or default_schema, new.table)
+    for old, new, columns in _renamed(statement, default_schema, tables):
+        before = privacy.columns_of(old.schema or "", old.table)
+        after = privacy.columns_of(new.schema or "", new.table)
         for column, protection in before.items():
             name = columns.get(column, column)
             if after.get(name, 0) < protection:
@@ -60,21 +60,40 @@ def exposed(sql: str, default_schema: str, privacy: Privacy, tables: TableFilter
     return None
 
 
-def _renamed(statement: Statement | None) -> Iterator[tuple[Name, Name, dict[str, str]]]:
-    """Yield tables before and after a statement, and the renamed columns, in lower case."""
+Renamed = Iterator[tuple[Name, Name, Mapping[str, str]]]
+"""Tables before and after a statement, with their schemas, and the renamed columns, in lower case."""
+
+
+def _renamed(statement: Statement | None, default_schema: str, tables: TableFilter) -> Renamed:
+    def full(name: Name) -> Name:
+        return Name(name.schema or default_schema, name.table)
+
     match statement:
-        case AlterTable(name, changes, _, renamed, split_off):
-            columns: dict[str, str] = {}
-            for change in changes:
-                if isinstance(change, RenameColumn):
-                    columns[change.old.lower()] = change.new.lower()
-                elif isinstance(change, SetColumn) and change.old is not None:
-                    columns[change.old.lower()] = change.definition.column.name.lower()
-            yield name, renamed or name, columns
-            if split_off is not None:
-                yield name, split_off, {}
+        case AlterTable():
+            yield from _altered(statement, full)
         case RenameTables(pairs):
+            origins: dict[Name, Name] = {}  # nobody sees the names between, because the statement is atomic
             for old, new in pairs:
-                yield old, new, {}
+                origins[full(new)] = origins.pop(full(old), full(old))
+            for name, origin in origins.items():
+                yield origin, name, {}
         case CreateTable(name=name, like=Name() as like):
-            yield like, name, {}
+            if tables.accepts(full(name).schema or "", name.table):
+                yield full(like), full(name), {}
+
+
+def _altered(statement: AlterTable, full: Callable[[Name], Name]) -> Renamed:
+    columns: dict[str, str] = {}
+    for change in statement.changes:
+        if isinstance(change, RenameColumn):
+            columns[change.old.lower()] = change.new.lower()
+        elif isinstance(change, SetColumn) and change.old is not None:
+            columns[change.old.lower()] = change.definition.column.name.lower()
+    name = full(statement.name)
+    yield name, full(statement.renamed or statement.name), columns
+    for gets in (statement.split_off, statement.exchanged):
+        if gets is not None:
+            yield name, full(gets), {}
+    for gives in (statement.absorbed, statement.exchanged):
+        if gives is not None:
+            yield full(gives), name, {}

@@ -34,7 +34,7 @@ _ELEMENTS = frozenset(
     ["CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "VECTOR", "PERIOD"]
 )
 _PARTITION_VERBS = frozenset(
-    ["TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "COALESCE", "REORGANIZE", "EXCHANGE"]
+    ["TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "COALESCE", "REORGANIZE"]
 )
 _PLAIN_ITEMS = frozenset(["FORCE", "ALGORITHM", "LOCK", "WITH", "WITHOUT", "ENABLE", "DISABLE", "DISCARD", "IMPORT"])
 _REFUSED_ENDS = (("SET", "VISIBLE"), ("SET", "INVISIBLE"), ("INVISIBLE",), ("IGNORED",))
@@ -60,6 +60,7 @@ def read_alter(reader: TokenReader) -> AlterTable | None:
         items.renamed,
         items.split_off,
         items.absorbed,
+        items.exchanged,
         refused or reader.refused,
     )
 
@@ -75,6 +76,7 @@ class _AlterItems:
         self.renamed: Name | None = None
         self.split_off: Name | None = None
         self.absorbed: Name | None = None
+        self.exchanged: Name | None = None
 
     def read(self) -> None:
         """Read all items."""
@@ -103,6 +105,12 @@ class _AlterItems:
             self._plain(reader)
         elif reader.take("CONVERT"):
             self._convert(reader)
+        elif reader.take("EXCHANGE"):
+            self.results.append(EventType.ALTER)
+            reader.skip_to("TABLE")
+            if reader.take("TABLE"):
+                self.exchanged = table_name(reader)
+            reader.skip_to()
         elif reader.at("PARTITION"):
             reader.refused |= reader.ahead(2) == "SYSTEM_TIME"
             reader.skip_to()

@@ -130,6 +130,7 @@ class AlterTable:
     results: canal's results of the items, in its order.
     split_off: the table that a partition became.
     absorbed: the table that became a partition.
+    exchanged: the table that changed its rows with a partition.
     """
 
     name: Name
@@ -138,6 +139,7 @@ class AlterTable:
     renamed: Name | None = None
     split_off: Name | None = None
     absorbed: Name | None = None
+    exchanged: Name | None = None
     refused: bool = False
 
 
