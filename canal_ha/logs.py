@@ -27,6 +27,7 @@ from typing import Any, cast
 
 import structlog
 
+from canal_ha import steady_time
 from canal_ha.model.excerpt import STEERING, json_text
 from canal_ha.model.position import LogPosition
 from canal_ha.private_files import make_directory, opener, tighten
@@ -35,6 +36,7 @@ Log = structlog.stdlib.BoundLogger
 
 ROTATE_BYTES = 100 * 1024 * 1024
 ROTATE_FILES = 10
+ROTATE_AGAIN_S = 60.0
 
 _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"
@@ -130,7 +132,7 @@ def close() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LogFailure:
-    """A log file cannot be written. text: the error; since: when it began, s since 1970."""
+    """A log file cannot be written or rotated. text: why, behind its path; since: when it began, s since 1970."""
 
     text: str
     since: float
@@ -144,32 +146,55 @@ def failures() -> Mapping[Path, LogFailure]:
 
 
 class _LogFile(RotatingFileHandler):
-    """A file that only the node's user reads, and that says whether it can be written.
+    """A file that only the node's user reads, and that says whether it can be written and rotated.
 
-    Lines that do not reach it are on standard error.
+    Lines that do not reach it are on standard error. A file that cannot be rotated grows.
     """
 
     failure = LogFailure("", 0.0)  # the last one
     _failed = False  # whether the record that is being written failed
+    _rotate_at = 0.0  # after a rotation that failed: steady seconds of the next attempt
 
     def emit(self, record: logging.LogRecord) -> None:
         self._failed = False
         super().emit(record)
         if not self._failed:
-            _failing.pop(Path(self.baseFilename), None)
+            self._works()
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """Return whether the record belongs into a new file."""
+        return steady_time.seconds() >= self._rotate_at and bool(super().shouldRollover(record))
+
+    def doRollover(self) -> None:
+        """Begin a new file. If that fails, go on with this one for ROTATE_AGAIN_S."""
+        try:
+            super().doRollover()
+            self._rotate_at = 0.0
+        except OSError as error:
+            if not self._rotate_at:
+                self._fail(f"cannot be rotated, and grows: {error}")
+            self._rotate_at = steady_time.seconds() + ROTATE_AGAIN_S
+            self.stream = None  # it is closed, and the next record opens it again
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._failed = True
         if Path(self.baseFilename) not in _failing:
-            self.failure = LogFailure(str(sys.exc_info()[1]), time.time())
-            _failing[Path(self.baseFilename)] = self
+            self._fail(f"cannot be written: {sys.exc_info()[1]}; make room")
             super().handleError(record)
+
+    def _fail(self, text: str) -> None:
+        self.failure = LogFailure(text, time.time())
+        _failing[Path(self.baseFilename)] = self
+
+    def _works(self) -> None:
+        if not self._rotate_at:
+            _failing.pop(Path(self.baseFilename), None)
 
     def try_again(self) -> None:
         """Write what was kept back."""
         with suppress(OSError):
             self.flush()
-            _failing.pop(Path(self.baseFilename), None)
+            self._works()
 
     def close(self) -> None:
         _failing.pop(Path(self.baseFilename), None)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +157,27 @@ def test_files_rotate_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     files = sorted((tmp_path / "example").iterdir())
     assert len(files) > 1
     assert sorted(int(n) for path in files for n in re.findall(r"n=(\d+)", text(path))) == list(range(8))
+
+
+def test_a_file_that_cannot_be_rotated_loses_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It grows and is an alarm, until the rotation succeeds; a node whose log stands still tells nothing."""
+    monkeypatch.setattr(logs, "ROTATE_BYTES", 300)
+    monkeypatch.setattr(logs, "ROTATE_AGAIN_S", 0.2)
+    logs.setup(tmp_path, console=False)
+    path = tmp_path / "example" / "example.log"
+    blocked = path.with_name(f"example.log.{logs.ROTATE_FILES}")
+    (blocked / "kept").mkdir(parents=True)  # no file can take its place
+    path.with_name(f"example.log.{logs.ROTATE_FILES - 1}").touch()
+    for n in range(8):
+        logs.bound("example").info("line", n=n)
+    assert [int(n) for n in re.findall(r"n=(\d+)", text(path))] == list(range(8))
+    assert "cannot be rotated" in logs.failures()[path].text
+    (blocked / "kept").rmdir()
+    blocked.rmdir()
+    time.sleep(0.3)
+    logs.bound("example").info("line", n=8)
+    assert re.findall(r"n=(\d+)", text(path)) == ["8"]
+    assert not logs.failures()
 
 
 def test_libraries_are_heard_from_warnings_on(tmp_path: Path) -> None:

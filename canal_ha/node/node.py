@@ -206,8 +206,7 @@ class Node:
 
     def _alarms(self) -> tuple[ConfigAlarm | NodeAlarm, ...]:
         unwritten = [
-            NodeAlarm(LOGS, "", f"{path} cannot be written: {failure.text}; make room", failure.since)
-            for path, failure in logs.failures().items()
+            NodeAlarm(LOGS, "", f"{path} {failure.text}", failure.since) for path, failure in logs.failures().items()
         ]
         return (
             *self._accounts.alarms,
