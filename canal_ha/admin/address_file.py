@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from canal_ha import logs
@@ -66,9 +65,8 @@ def read_address(path: Path) -> str:
     raise NodeUnreachable(f"the node that wrote {path} does not run any more: start it, or give its address with --url")
 
 
-def url_of(bind: str, port: int, *, tls: bool) -> str:
-    """Return the address of an endpoint as its own machine calls it. bind: what it listens on; "" for every address."""
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
-    with suppress(ValueError):
-        host = f"[{host}]" if isinstance(ip_address(host), IPv6Address) else host
+def url_of(host: str, port: int, *, tls: bool) -> str:
+    """Return the address of an endpoint as its own machine calls it. host: the IP address that it listens on."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = f"[{host}]" if ":" in host else host
     return f"{'https' if tls else 'http'}://{host}:{port}"

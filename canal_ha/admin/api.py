@@ -196,4 +196,4 @@ def _answer(request: Request, code: int, body: dict[str, Any]) -> bytes:
     request.setHeader(b"cache-control", b"no-store")
     request.setHeader(b"x-content-type-options", b"nosniff")
     request.setHeader(b"server", b"canal-ha")
-    return (json.dumps(body, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(body, ensure_ascii=False) + "\n").encode(errors="backslashreplace")

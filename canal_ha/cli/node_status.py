@@ -17,6 +17,7 @@ from canal_ha.model.excerpt import printable
 TIMEOUT_S = 5.0  # of silence
 WHOLE_S = 20.0  # until the answer is complete
 MOST_BYTES = 64 * 1024 * 1024
+REFUSAL_BYTES = 64 * 1024
 DEFAULT_URL = "http://127.0.0.1:8089"
 
 
@@ -82,6 +83,6 @@ def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
 def refusal(error: HTTPError) -> str:
     """Return the reason in a node's answer; "" if the answer is not a node's."""
     try:
-        return printable(str(json.load(error)["error"]))
-    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        return printable(str(json.loads(error.read(REFUSAL_BYTES))["error"]))
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
         return ""

@@ -169,7 +169,7 @@ class Node:
     def _open_side_ports(self) -> None:
         config, status = self._config, self._status
         facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
-        api_port = api.listen(
+        api_port: Any = api.listen(
             self._reactor,
             config.admin_http_bind,
             config.admin_http_port,
@@ -185,7 +185,7 @@ class Node:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
             secured = self._secured("admin") is not None
-            self._address_file.write(url_of(config.admin_http_bind, self._status_port, tls=secured))
+            self._address_file.write(url_of(api_port.getHost().host, self._status_port, tls=secured))
         collector = metrics.CanalCollector(
             status,
             self._service.counters,

@@ -51,9 +51,9 @@ def test_the_end_of_one_node_does_not_remove_the_file_of_another(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("bind", "tls", "url"), [
-    ("127.0.0.1", False, "http://127.0.0.1:8089"), ("", False, "http://127.0.0.1:8089"),
+    ("127.0.0.1", False, "http://127.0.0.1:8089"), ("10.0.0.1", False, "http://10.0.0.1:8089"),
     ("0.0.0.0", True, "https://127.0.0.1:8089"), ("::", False, "http://[::1]:8089"),
-    ("2001:db8::1", True, "https://[2001:db8::1]:8089"), ("canal1", False, "http://canal1:8089"),
+    ("2001:db8::1", True, "https://[2001:db8::1]:8089"),
 ])  # fmt: skip
 def test_addresses_as_their_own_machine_calls_them(bind: str, tls: bool, url: str) -> None:
     """Every address of the machine includes loopback."""

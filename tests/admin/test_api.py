@@ -122,6 +122,13 @@ def test_a_snapshot_is_started_over_http() -> None:
         assert reason in json.loads(body)["error"]
 
 
+def test_an_error_with_a_name_that_has_no_utf8_form_is_answered() -> None:
+    """JSON can hold half a surrogate pair. The answer failed, so the caller waited for ever."""
+    code, _, body = ask(post_snapshot({"action": "start", "client_id": 1001, "tables": ["\ud800"]}))
+    assert code == 409
+    assert json.loads(body)["error"].startswith("\ud800 is no table")
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -248,6 +248,13 @@ def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeyp
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("body", [b'{"error": "' + b"x" * 100_000 + b'"}', b"[" * 60_000])
+def test_a_refusal_that_is_made_to_hurt_is_an_error_without_its_text(body: bytes) -> None:
+    """A long one, which could be endless, and one that is nested too deeply."""
+    with serving(body, 409) as url, pytest.raises(NodeUnreachable, match="answered 409 Conflict: is this"):
+        node_status.fetch(url)
+
+
 def test_a_document_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than the limit is not read."""
     monkeypatch.setattr(node_status, "MOST_BYTES", 1000)
