@@ -22,7 +22,7 @@ class Need(Enum):
     ACCOUNT = "any account"
     DESTINATION = "an account with the destination"
     EVERY_DESTINATION = "an account with the destination *"
-    ACTION = "the role admin and the destination"
+    ACTION = "the role admin, the destination, and the client id if the action has one"
     NEVER = "a server sends it, or nobody does"
 
 
@@ -80,8 +80,11 @@ def _lacking(who: Account, need: Need, destination: str, client_id: int | None) 
     if need is Need.ACTION:
         if not who.name and AccountRole.ADMIN not in who.roles:
             return "only with the node's logs/canal/operator.token (give --conf), or with an account of the role admin"
-        return "" if AccountRole.ADMIN in who.roles else f"{_named(who)} has no role admin"
-    if AccountRole.READ not in who.roles:
+        if AccountRole.ADMIN not in who.roles:
+            return f"{_named(who)} has no role admin"
+        if client_id is None:
+            return ""
+    elif AccountRole.READ not in who.roles:
         return f"{_named(who)} has no role read"
     if client_id is None or not who.has_client(client_id):
         return f"{_named(who)} has no right on client id {client_id} of destination:{destination}"

@@ -26,6 +26,7 @@ class Action:
     wanted: reads the body, a JSON value; None if it is none of this action.
     carry_out: called with the destination and what `wanted` returned; returns the answer. Raises CanalError.
     facts: for the audit log.
+    client_id: whose stream the action is about; None if it is about the whole destination.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Action:
     wanted: Callable[[Any], Any]
     carry_out: Callable[[str, Any], Awaitable[dict[str, Any]]]
     facts: Callable[[Any], dict[str, object]]
+    client_id: Callable[[Any], int | None] = lambda wanted: None
 
 
 def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
@@ -65,6 +67,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
             _snapshot,
             snapshotted,
             lambda wanted: {"client_id": wanted[0], "action": wanted[1].action.value, "tables": wanted[1].tables},
+            lambda wanted: int(wanted[0]),
         ),
     }
 

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
@@ -102,9 +103,10 @@ class StatusApi(Resource):
         if request.method not in route.methods:
             request.setHeader(b"allow", b", ".join(route.methods))
             refuse(self._entrance, request, actor, 405, f"only {route.methods[0].decode()}")
-        check_right(self._entrance, account, actor, route.kind, destination)
+        check = partial(check_right, self._entrance, account, actor, route.kind, destination)
+        check()
         if action := self._actions.get(route.kind):
-            return self._control.render(request, action, destination, actor)
+            return self._control.render(request, action, destination, actor, check)
         return _answer(request, 200, self._document(account))
 
     def _document(self, account: Account) -> dict[str, Any]:

@@ -36,18 +36,22 @@ class Control:
         self._audit = audit
         self._answer = answer
 
-    def render(self, request: Request, action: Action, destination: str, actor: Actor) -> bytes | int:
+    def render(
+        self, request: Request, action: Action, destination: str, actor: Actor, check: Callable[[int | None], None]
+    ) -> bytes | int:
         """Answer one request; NOT_DONE_YET while the action runs.
 
         request: of HTTP.
         action: what to do.
         destination: to which destination.
         actor: who asks.
+        check: raises HttpRefusal if he may not act on a client id.
         """
         wanted = action.wanted(_body(request))
         if wanted is None:
             self._audit.refused(action.name, actor, action.usage, destination=destination)
             return self._answer(request, 400, {"error": action.usage})
+        check(action.client_id(wanted))
         gone: list[Failure] = []
         request.notifyFinish().addErrback(gone.append)  # the caller hung up; the action continues
 

@@ -76,10 +76,17 @@ def refuse(entrance: Entrance, request: Request, actor: Actor, code: int, text: 
     raise HttpRefusal(code, text)
 
 
-def check_right(entrance: Entrance, account: Account, actor: Actor, kind: str, destination: str = "") -> None:
+def check_right(
+    entrance: Entrance,
+    account: Account,
+    actor: Actor,
+    kind: str,
+    destination: str = "",
+    client_id: int | None = None,
+) -> None:
     """Raise HttpRefusal if the gate refuses the request; see Entrance.check. actor: for the audit."""
     try:
-        entrance.check(account, kind, destination)
+        entrance.check(account, kind, destination, client_id)
     except NotAllowed as error:
-        entrance.audit.refused(kind, actor, str(error), destination=destination)
+        entrance.audit.refused(kind, actor, str(error), destination=destination, client_id=client_id)
         raise HttpRefusal(NotAllowed.code, str(error)) from error

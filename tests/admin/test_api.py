@@ -122,6 +122,25 @@ def test_a_snapshot_is_started_over_http() -> None:
         assert reason in json.loads(body)["error"]
 
 
+@pytest.mark.parametrize(("client_id", "code"), [(1001, 200), (1002, 403)])
+def test_an_admin_of_one_client_id_cannot_read_tables_into_the_stream_of_another(client_id: int, code: int) -> None:
+    """The account's client ids limit its snapshots too; the refusal is in the audit."""
+    written: list[bytes] = []
+    hashed = sha256(TOKEN.encode()).digest()
+    admin = Account(
+        "part",
+        roles=frozenset(AccountRole),
+        destinations=("example",),
+        client_ids=((1001, 1001),),
+        tokens=(hashed,),
+    )
+    start = {"action": "start", "client_id": client_id, "tables": ["shop.orders"]}
+    found, _, body = ask(post_snapshot(start), accounts=Accounts([admin]), write=written.append)
+    assert found == code
+    assert (b"no right on client id 1002" in body) == (code == 403)
+    assert json.loads(written[-1])["result"] == ("ok" if code == 200 else "refused")
+
+
 def test_an_error_with_a_name_that_has_no_utf8_form_is_answered() -> None:
     """JSON can hold half a surrogate pair. The answer failed, so the caller waited for ever."""
     code, _, body = ask(post_snapshot({"action": "start", "client_id": 1001, "tables": ["\ud800"]}))
