@@ -9,19 +9,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 
 import pymysql
 import pytest
 
-from canal_ha.source.snapshot import source as source_module
-from canal_ha.source.snapshot.junction import Junction, Opened, Watched
 from canal_ha.source.snapshot.pace import SnapshotLimits
-from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Visibility
 from lab import MariaDB, MySQL, SqlServer
+from lab.exactness.unsafe import unsafe_watermark
 from tests.node.snapshots import Copy, Place, Row, SnapshotStream, state
 
 pytestmark = pytest.mark.real
@@ -187,36 +183,10 @@ def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], databas
         assert copy.snapshot_rows > 0
 
 
-@contextmanager
-def unsafe(way: Visibility) -> Iterator[None]:
-    """Take away the wait for visibility: read without it, on MariaDB with a view from before the window."""
-    patch = pytest.MonkeyPatch()
-    if way is Visibility.CONSISTENT_SNAPSHOT:
-        sources: list[SnapshotSource] = []
-        made, opened = SnapshotSource.__init__, Junction.open
-
-        def remember(self: SnapshotSource, *args: object, **options: object) -> None:
-            made(self, *args, **options)  # type: ignore[arg-type]  # passed on as they come
-            sources.append(self)
-
-        def early(self: Junction, watched: Watched) -> Opened | None:
-            sources[-1]._session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            time.sleep(0.03)
-            return opened(self, watched)
-
-        patch.setattr(SnapshotSource, "__init__", remember)
-        patch.setattr(Junction, "open", early)
-    patch.setattr(source_module, "wait_visible", lambda *args: False)
-    try:
-        yield
-    finally:
-        patch.undo()
-
-
 @pytest.mark.parametrize("make", [mysql_with_gtids, MariaDB], ids=lambda make: make.__name__)
 def test_a_read_without_the_wait_for_visibility_is_noticed(make: type[SqlServer], database: str) -> None:
     """The comparison above sees older rows if a chunk is read before it sees what the stream has brought."""
-    with make() as server, unsafe(WAYS[make]):
+    with make() as server, unsafe_watermark():
         filter_ = prepared(server, database)
         table = f"{database}.t"
         copy = Copy({table: ("id",)}, version="version")

@@ -1,0 +1,137 @@
+"""The exactness run finds what it is made to find: its verdict, its copy, its schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.client.rows import Event, Row
+from lab.exactness.copy import Copy
+from lab.exactness.run import FAULTS, Result, schedule
+from lab.exactness.stage import Plan
+from lab.exactness.verdict import Applied, Version, judge
+
+PLAN = Plan("mariadb", "gtid", chunks=100, faults=6, seed=1)
+
+
+def change(old: Version | None, new: Version | None, *, on: str = "1/1", at: int = 1000) -> Applied:
+    """Return a change of the binlog. on: its connection. at: its offset."""
+    return Applied(on, False, ("binlog.1", at), old, new)
+
+
+def read(key: int, version: int, *, on: str = "1/1") -> Applied:
+    """Return a row of the snapshot."""
+    return Applied(on, True, ("binlog.1", 4), None, (key, version))
+
+
+UPDATED, AGAIN, DELETED = change((7, 1), (7, 2)), change((7, 2), (7, 3)), change((7, 3), None)
+
+
+# ---- the verdict
+
+
+def test_rows_of_their_place_are_good() -> None:
+    """A key that nothing has changed has its first version, any other the version of its last change."""
+    found = judge([UPDATED, read(7, 2), read(8, 1), AGAIN, read(7, 3), DELETED, change(None, (7, 4)), read(7, 4)])
+    assert (found.older, found.ahead, found.out_of_order) == ([], [], [])
+    assert (found.snapshot_rows, found.changes, found.repeated) == (4, 4, 0)
+
+
+@pytest.mark.parametrize(
+    "applied",
+    [
+        pytest.param([UPDATED, read(7, 1)], id="older version"),
+        pytest.param([UPDATED, AGAIN, DELETED, read(7, 3)], id="removed row"),
+        pytest.param([change((7, 1), (9, 2)), read(7, 1)], id="row that got another key"),
+        pytest.param([AGAIN, UPDATED], id="older change"),
+    ],
+)
+def test_an_older_row_is_found(applied: list[Applied]) -> None:
+    """It is older than what the stream has brought before it."""
+    assert len(judge(applied).older) == 1
+
+
+def test_a_row_that_is_newer_than_its_place_is_found() -> None:
+    """The stream brings the older value after it."""
+    found = judge([UPDATED, read(7, 3), AGAIN])
+    assert (len(found.ahead), found.older) == (1, [])
+
+
+def test_a_new_connection_may_bring_changes_again() -> None:
+    """Rows of the snapshot before its first change are judged at the place where that change stands."""
+    again = change(AGAIN.old, AGAIN.new, on="2/1")
+    found = judge([UPDATED, AGAIN, read(7, 2, on="2/1"), again, read(7, 3, on="2/1")])
+    assert (found.older, found.ahead, found.out_of_order) == ([], [], [])
+    assert (found.repeated, found.rewinds) == (1, 1)
+    assert len(judge([UPDATED, AGAIN, read(7, 1, on="2/1"), again]).older) == 1
+
+
+def test_another_binlog_may_bring_changes_again() -> None:
+    """Its places are other ones; the same places on the same connection are a mistake."""
+    elsewhere = change(UPDATED.old, UPDATED.new, at=4)
+    assert not judge([UPDATED, AGAIN, elsewhere]).out_of_order
+    assert judge([UPDATED, AGAIN, UPDATED]).out_of_order
+
+
+def test_changes_that_come_again_leave_none_out() -> None:
+    """After a rewind, the next change is the one that came next before."""
+    rewound = change(UPDATED.old, UPDATED.new, on="2/1")
+    assert judge([UPDATED, AGAIN, DELETED, rewound, change(DELETED.old, DELETED.new, on="2/1")]).out_of_order
+    assert judge([UPDATED, AGAIN, rewound, change((1, 1), (1, 2), on="2/1")]).out_of_order
+
+
+def test_every_finding_breaks_the_run() -> None:
+    """So do too few chunks, and an early end."""
+    good = Result(chunks=100)
+    assert not good.broken(PLAN)
+    assert Result(chunks=50).broken(PLAN)
+    assert Result(stuck="no owner").broken(PLAN)
+    assert Result(chunks=100, differences=["key 1"]).broken(PLAN)
+    assert Result(chunks=100, verdict=judge([UPDATED, read(7, 1)])).broken(PLAN)
+
+
+# ---- the copy
+
+
+def row(old: dict[str, Any] | None, new: dict[str, Any] | None, snapshot: str = "") -> Row:
+    """Return a row as a client gets it."""
+    event = Event.__new__(Event)
+    event.journal, event.offset, event.snapshot = "binlog.1", 4, snapshot
+    return Row(event, 0, old, new)
+
+
+def image(key: int, version: int) -> dict[str, Any]:
+    """Return one side of a row."""
+    return {"id": key, "version": version, "pad": "x"}
+
+
+def test_the_copy_has_the_rows_and_what_was_applied(tmp_path: Path) -> None:
+    """Inserts, updates, moves and removals; whoever opens the file next finds all of it."""
+    copy = Copy(tmp_path / "copy.db")
+    copy.take("1/1", [row(None, image(1, 1), "s"), row(None, image(2, 1), "s"), row(None, image(3, 1), "s")])
+    copy.take("1/1", [row(image(1, 1), image(1, 2)), row(image(2, 1), image(4, 2)), row(image(3, 1), None)])
+    other = Copy(tmp_path / "copy.db")
+    assert other.rows() == {1: (1, 2, "x"), 4: (4, 2, "x")}
+    assert other.front() == 3
+    assert other.has(4)
+    assert not other.has(2)
+    applied = list(other.applied())
+    assert [each.snapshot for each in applied] == [True] * 3 + [False] * 3
+    assert applied[4] == Applied("1/1", False, ("binlog.1", 4), (2, 1), (4, 2))
+    assert applied[5].new is None
+    other.close()
+    copy.close()
+
+
+# ---- the schedule
+
+
+def test_a_seed_gives_the_same_faults() -> None:
+    """In order, one of them a switch, all of a kind that exists; none without faults."""
+    faults = schedule(PLAN)
+    assert faults == schedule(PLAN) == sorted(faults)
+    assert [kind for _, kind in faults].count("switch") == 1
+    assert {kind for _, kind in faults} <= FAULTS.keys()
+    assert not schedule(Plan("mysql", "position", chunks=100, faults=0, seed=1))
