@@ -43,7 +43,9 @@ class SnapshotFeed:
         limits: what it may ask of the server.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
         """
-        self._junction = junction = Junction(request.accept, lambda: self._dump.decoded)
+        # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
+        before = request.start if config.decode.gtid_on else None
+        self._junction = junction = Junction(request.accept, lambda: self._dump.decoded, before)
         decode = decoding(config, request)
         self._reader = SnapshotReader(
             state,
@@ -58,7 +60,7 @@ class SnapshotFeed:
         )
 
         def moved(move: Move) -> None:
-            junction.moved()
+            junction.moved(None if move.whole else move.before, move.after.gtid)
             request.moved(move)
 
         # two threads put, so neither may delay the news that there is something to get

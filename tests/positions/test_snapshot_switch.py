@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from canal_ha.config.model import DecodeOptions
 from canal_ha.source.snapshot.pace import SnapshotLimits
 from lab import MariaDB, MySQL
 from tests.node.snapshots import Copy, SnapshotStream, state
@@ -55,6 +56,42 @@ def test_a_switch_in_the_middle_loses_no_row(pair: Pair) -> None:
         moved = [segment.source.port for segment in stream.taken]
     assert moved[-1] == pair.standby.port
     assert last.rows >= ROWS
+    rows = pair.standby.query("SELECT id, word FROM shop.t")
+    assert {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()} == {
+        int(row["id"]): row["word"] for row in rows
+    }
+
+
+def test_a_standby_that_lags_brings_no_older_rows(pair: Pair) -> None:
+    """The snapshot waits until the standby has what the stream has brought, because that does not come again."""
+    if isinstance(pair.master, MariaDB):
+        pair.master.execute("GRANT REPLICA MONITOR ON *.* TO canal")
+    copy = Copy({TABLE: ("id",)})
+    stream = SnapshotStream(
+        pair.master,
+        r"shop\.t",
+        state(TABLE),
+        copy,
+        limits=SnapshotLimits(rows_most=10, rows_per_s=300),
+        options=DecodeOptions(gtid_on=pair.gtid),
+        standby_port=pair.standby.port,
+    )
+    with stream:
+        until(lambda: len(stream.chunks()) > 2, what="some chunks")
+        pair.master.execute("UPDATE shop.t SET word = 'known' WHERE id = 1")
+        stream.caught_up(pair.master)
+        pair.caught_up()
+        pair.lag()
+        pair.master.execute("UPDATE shop.t SET word = 'new' WHERE id > 300", "DELETE FROM shop.t WHERE id > 590")
+        stream.caught_up(pair.master)
+        until(pair.received, what="the standby to receive it")
+        stream.upstreams.switch("standby", "a test")
+        time.sleep(1.0)
+        pair.lag(over=True)
+        pair.caught_up()
+        pair.standby.execute("INSERT INTO shop.t VALUES (90001, 'newest')")
+        stream.done(60)
+        stream.caught_up(pair.standby)
     rows = pair.standby.query("SELECT id, word FROM shop.t")
     assert {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()} == {
         int(row["id"]): row["word"] for row in rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canal_ha.errors import CanalError, SnapshotRefused
 from canal_ha.model.position import LogPosition, split_journal
@@ -33,11 +33,17 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A window that has begun. brought: what the stream had brought. at: its last boundary."""
+    """A window that has begun.
+
+    brought: what the stream had brought.
+    at: its last boundary.
+    before: how far it had read another server, some of which this one may lack; None if nothing is missing.
+    """
 
     window: Window
     brought: Reached
     at: LogPosition
+    before: LogPosition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +59,18 @@ class Junction:
 
     accept: takes the segments; blocks while the ring is full.
     decoded: returns the boundary up to which the feed has accepted everything; None while it is unknown.
+    before: see Opened.
     """
 
-    def __init__(self, accept: Callable[[Segment], None], decoded: Callable[[], LogPosition | None]) -> None:
+    def __init__(
+        self,
+        accept: Callable[[Segment], None],
+        decoded: Callable[[], LogPosition | None],
+        before: LogPosition | None = None,
+    ) -> None:
         self._accept = accept
         self._decoded = decoded
+        self._before = before
         self._changed = threading.Condition()  # its lock is the one of the module's text
         self._last: Segment | None = None  # the feed's last segment
         self._wanted: Watched | None = None  # a window is to open for it
@@ -80,9 +93,16 @@ class Junction:
             if self._window and self._watched:
                 self._record(segment, self._window, self._watched)
 
-    def moved(self) -> None:
-        """The feed goes on with another server."""
+    def moved(self, before: LogPosition | None, executed: str | None) -> None:
+        """The feed goes on with another server.
+
+        before: its last boundary in the old server's binlog; None if the new one has everything that it has brought.
+        executed: the GTID set of that; None or "" if nobody knows.
+        """
         with self._changed:
+            if before and self._last:  # there can be more behind the boundary
+                before = max(before, self._last.position(len(self._last) - 1), key=lambda at: at.order)
+            self._before = before and replace(before, gtid=executed or before.gtid)
             self._last = None
             if self._window:
                 self._window.altered = True
@@ -152,7 +172,7 @@ class Junction:
         if self._wanted:
             self._watched, self._wanted = self._wanted, None
             self._window = Window()
-            self._opened = Opened(self._window, _brought(self._last, at), at)
+            self._opened = Opened(self._window, _brought(self._last, at), at, self._before)
             self._changed.notify_all()
         elif self._chunk and self._window and self._window.valid and self._passed(self._chunk.end, at):
             chunk, self._chunk = self._chunk, None

@@ -210,6 +210,7 @@ class SnapshotReader:
                 f"{target.name}: server {source.server.identity} answers the snapshot, and the stream reads"
                 f" {reached.server}"
             )
+        source.check(opened.before, self._pause)
         where = state.where.get(state.tables[state.table], "")
         limit = pace.rows
         read = source.read(target, state.key, where, limit, self._limits.bytes_most, reached, self._pause)

@@ -14,10 +14,12 @@ from canal_ha.config.model import InstanceConfig, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.history.definitions import columns_of, definition_of
 from canal_ha.errors import SnapshotRefused, SourceUnavailable
+from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.server.standing import check_standing
 from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
@@ -34,6 +36,8 @@ _SIZES = (
     "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size FROM information_schema.tables"
     " WHERE table_schema = %s AND table_name = %s"
 )
+
+_UNKNOWN_S = 1.0  # between questions what a standby has
 
 _TABLE_CHANGED = 1412  # ER_TABLE_DEF_CHANGED: a statement changed the table behind a consistent snapshot
 _NO_SUCH_INDEX = 1176
@@ -120,6 +124,8 @@ class SnapshotSource:
         self.server: Flavor = examine(self._session)
         self._prepare()
         self.way = visibility(self._session, self.server)
+        self._checked: LogPosition | None = None
+        self._had: Reached | None = None  # the end of the binlog behind `check`
 
     def _prepare(self) -> None:
         session = self._session
@@ -143,6 +149,20 @@ class SnapshotSource:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+    def check(self, before: LogPosition | None, pause: Pause) -> None:
+        """Check that the server has what the stream has read from another one, because that does not come again.
+
+        before: how far it had read there; None if nothing is missing.
+        pause: see wait_visible. If nobody can tell what the server has, this waits as long as a stream waits for it.
+        Raises StandbyBehind while replication may still bring it.
+        """
+        if before is None or before is self._checked:
+            return
+        until = time.monotonic() + self._config.fallback_interval_s
+        while check_standing(self._config, None, [before], self._opening) and time.monotonic() < until:
+            pause(_UNKNOWN_S)
+        self._checked, self._had = before, self._end()
 
     # ---- tables
 
@@ -205,6 +225,8 @@ class SnapshotSource:
         Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         schema, name = target.table.schema.schema, target.table.schema.name
+        if self._had and reached.by(self._had.journal, self._had.offset):
+            reached = self._had  # a SELECT has to see it, and the stream leaves out some of it
         locks = wait_visible(self._session, self.way, reached, pause) or self._locks
         began = time.monotonic()
         with self._translating(schema, name):
@@ -214,13 +236,17 @@ class SnapshotSource:
             self._session.close()
             self._session = SourceSession(self._config, self._config.master, opening=self._opening)
             self._prepare()
-        status = self._session.query(self.server.status_statement)[0]
-        end = Reached(str(status["File"]), int(status["Position"]), self.server.identity)
+        end = self._end()
         if self.way is Visibility.CONSISTENT_SNAPSHOT:
             self._session.query("ROLLBACK")
         if self.definition(schema, name) != target.definition:
             raise TableChanged
         return Read(rows, end, seconds)
+
+    def _end(self) -> Reached:
+        """Return the end of the binlog."""
+        status = self._session.query(self.server.status_statement)[0]
+        return Reached(str(status["File"]), int(status["Position"]), self.server.identity)
 
     def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""

@@ -300,8 +300,23 @@ def test_another_server_makes_the_window_useless() -> None:
     stage = Stage()
     opened = stage.junction.open(stage.watched())
     assert opened is not None
-    stage.junction.moved()
+    stage.junction.moved(None, None)
     assert not stage.junction.put(Reached(JOURNAL, 100, "s"), made)
+
+
+def test_the_next_window_knows_what_another_server_has_brought() -> None:
+    """The last segment counts, also behind the last boundary; nothing does once a server has everything."""
+    stage = Stage()
+    stage.feed(110)
+    stage.junction.moved(LogPosition(JOURNAL, 50), "a:1-9")
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    assert opened.before is not None
+    assert (opened.before.offset, opened.before.gtid) == (stage.taken[-1].offsets[-1], "a:1-9")
+    stage.junction.moved(None, "a:1-9")
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    assert opened.before is None
 
 
 def test_keys_that_cannot_be_read_end_the_snapshot_alone() -> None:
