@@ -12,6 +12,7 @@ from canal_ha.model.snapshot import SnapshotPhase
 from lab.exactness.stage import PATIENCE_S, Plan, Stage
 from lab.exactness.table import TABLE, pad
 from lab.exactness.verdict import Verdict, judge
+from lab.replica import Replica
 from lab.waiting import until
 
 Fault = Callable[[Stage, random.Random], None]
@@ -77,15 +78,26 @@ def _switch(stage: Stage, chance: random.Random) -> None:
     source.rejoin(start)
 
 
-FAULTS: Mapping[str, Fault] = {"node": _node, "client": _client, "both": _both, "switch": _switch}
+def _lag(stage: Stage, chance: random.Random) -> None:
+    """An operator's switch to the other server, while replication stands still."""
+    replica = Replica(stage.source.standby)
+    replica.stop("SQL_THREAD")
+    time.sleep(chance.uniform(0.2, 1.0))
+    until(stage.switched, seconds=PATIENCE_S, what="an operator's switch")
+    time.sleep(chance.uniform(0.5, 3.0))
+    replica.start("SQL_THREAD")
+
+
+FAULTS: Mapping[str, Fault] = {"node": _node, "client": _client, "both": _both, "switch": _switch, "lag": _lag}
+KINDS = ("node", "client", "both", "node", "client", "both", "lag", "switch")
 
 
 def schedule(plan: Plan) -> list[tuple[float, str]]:
     """Return the faults and the share of the table that is read when each begins. The last part is left in peace."""
     chance = random.Random(f"faults {plan.seed}")
     shares = sorted(chance.uniform(0.02, 0.95) for _ in range(plan.faults))
-    kinds = [chance.choice(("node", "client", "both")) for _ in shares]
-    if kinds:
+    kinds = [chance.choice(KINDS) for _ in shares]
+    if kinds and "switch" not in kinds:
         kinds[chance.randrange(len(kinds))] = "switch"
     return list(zip(shares, kinds, strict=True))
 

@@ -24,7 +24,7 @@ from lab.exactness.copy import Copy
 from lab.exactness.table import COLUMNS, FILTER, ROW_BYTES, TABLE, create
 from lab.exactness.writers import Writers
 from lab.mysql import CANAL, SqlServer
-from lab.node import Node, follow
+from lab.node import PROGRAM, Node, follow
 from lab.process import spawn, temporary_directory
 from lab.proxy import Network
 from lab.waiting import until
@@ -63,7 +63,7 @@ class Plan:
     mode: how canal-ha follows the source. position: without GTIDs, where a snapshot of MySQL locks its rows.
         log-status: the same, and the account may ask performance_schema.log_status.
     chunks: about how many the table has.
-    faults: how many there are; one of them is a switch of the source.
+    faults: how many there are; at least one of them is a switch of the source.
     seed: of faults, writers and clients.
     unsafe: the nodes' snapshots do not wait until a SELECT sees what the stream has brought.
     """
@@ -129,6 +129,8 @@ class Stage:
                 f"GRANT BACKUP_ADMIN ON *.* TO {CANAL}",
                 f"GRANT SELECT ON performance_schema.log_status TO {CANAL}",
             )
+        if self.plan.database == "mariadb":
+            self.source.primary.execute(f"GRANT REPLICA MONITOR ON *.* TO {CANAL}")
         create(self.source.primary, self.plan.keys)
         self.source.caught_up()
         self.stretch(self.source.primary)
@@ -199,6 +201,11 @@ class Stage:
             return next((node for node in self.nodes if node.alive() and node.address == address), None)
 
         return until(look, seconds=PATIENCE_S, what="an owner")
+
+    def switched(self) -> bool:
+        """Let the destination read from the other server; return False if that is refused."""
+        command = [PROGRAM, "source", "switch", "--destination", DESTINATION, "--conf", str(self.owner().conf)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def snapshot(self) -> SnapshotState | None:
         """Return what the client has acknowledged of its snapshot, as its cursor has it."""
