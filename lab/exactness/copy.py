@@ -75,8 +75,8 @@ class Copy:
 
     def applied(self) -> Iterator[Applied]:
         """Yield all changes in the order in which they were applied."""
-        for _, connection, snapshot, journal, offset, *versions in self._database.execute(
-            "SELECT * FROM applied ORDER BY number"
+        for connection, snapshot, *versions in self._database.execute(
+            "SELECT connection, snapshot, old_id, old_version, new_id, new_version FROM applied ORDER BY number"
         ):
             old, new = ((versions[at], versions[at + 1]) if versions[at] is not None else None for at in (0, 2))
-            yield Applied(connection, bool(snapshot), (journal, offset), old, new)
+            yield Applied(connection, bool(snapshot), old, new)

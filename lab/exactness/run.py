@@ -39,6 +39,9 @@ class Result:
         found += [f"older row: {line}" for line in self.verdict.older]
         found += [f"newer row: {line}" for line in self.verdict.ahead]
         found += [f"out of order: {line}" for line in self.verdict.out_of_order]
+        moved = self.faults["switch"] + self.faults["lag"]
+        if self.verdict.moves > moved:
+            found.append(f"changes came again {self.verdict.moves} times, and the source changed {moved} times")
         return found
 
 
@@ -168,10 +171,8 @@ def table(result: Result) -> str:
         ("chunks", f"{result.chunks} in {result.seconds:.0f} s"),
         ("faults", faults),
         ("commits", f"{result.commits}"),
-        (
-            "changes applied, and applied again",
-            f"{verdict.changes}, {verdict.repeated} after {verdict.rewinds} rewinds",
-        ),
+        ("changes of the binlog", f"{verdict.changes}, {verdict.repeated} came again"),
+        ("times that changes came again", f"{verdict.rewinds} on new connections, {verdict.moves} after moves"),
         ("rows of the snapshot applied", f"{verdict.snapshot_rows}"),
         ("rows that differ", f"{len(result.differences)}"),
         ("older rows over newer ones", f"{len(verdict.older)}"),

@@ -131,7 +131,8 @@ class Stage:
             )
         if self.plan.database == "mariadb":
             self.source.primary.execute(f"GRANT REPLICA MONITOR ON *.* TO {CANAL}")
-        create(self.source.primary, self.plan.keys)
+        for server in self.source.servers:
+            create(server, self.plan.keys)
         self.source.caught_up()
         self.stretch(self.source.primary)
         self.nodes = [self._node(number) for number in range(1, NODES + 1)]

@@ -1,7 +1,7 @@
 """What a client has applied: whether changes came in the order of the binlog, and no row of a snapshot out of its time.
 
 A new connection may begin with changes that came before, and so may another server's binlog: from there on the changes
-come again in the same order. A row of a snapshot must have the version that its key has at this place of the binlog.
+come again in the same order. A row of a snapshot must have the version that its key has at this place of the stream.
 Pure.
 """
 
@@ -24,13 +24,11 @@ class Applied:
 
     connection: on which it came.
     snapshot: whether a snapshot has read it.
-    place: journal and offset.
     old, new: key and version before and after the change; None without this side.
     """
 
     connection: str
     snapshot: bool
-    place: tuple[str, int]
     old: Version | None
     new: Version | None
 
@@ -41,10 +39,11 @@ class Verdict:
 
     older: rows that came although the copy had, or had removed, a newer version of this place of the binlog.
     ahead: rows of a snapshot that were newer than their place, so that the stream brought older values after them.
-    out_of_order: changes that came too early, or again without a reason.
+    out_of_order: changes that came too early.
     changes, repeated: of the binlog, that came for the first time, or again.
     snapshot_rows: that were judged.
-    rewinds: how often changes began to come again.
+    rewinds: how often changes began to come again on a new connection.
+    moves: how often they did within a connection, as after a move to another server.
     """
 
     older: list[str] = field(default_factory=list)
@@ -54,6 +53,7 @@ class Verdict:
     repeated: int = 0
     snapshot_rows: int = 0
     rewinds: int = 0
+    moves: int = 0
 
 
 def judge(applied: Iterable[Applied]) -> Verdict:
@@ -86,7 +86,6 @@ class _Judging:
         self.waiting: list[Applied] = []
         self._at = 0  # how many changes are behind the client
         self._numbers: dict[Change, int] = {}
-        self._places: dict[Change, set[tuple[str, int]]] = defaultdict(set)
         self._versions: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> (number, state) of its changes
 
     def change(self, row: Applied) -> None:
@@ -100,11 +99,13 @@ class _Judging:
             self._learn(change, number)
         else:
             self.found.repeated += 1
-            if number < self._at and (self.fresh or row.place not in self._places[change]):
-                self.found.rewinds += 1
-            elif number != self._at:
-                self.found.out_of_order.append(f"{change} came again as number {number} behind {self._at}")
-        self._places[change].add(row.place)
+            if number > self._at:
+                self.found.out_of_order.append(
+                    f"{change} came again, and {number - self._at} changes before it did not"
+                )
+            elif number < self._at:
+                self.found.rewinds += self.fresh
+                self.found.moves += not self.fresh
         self.fresh = False
         self._at = number
         self.settle()

@@ -13,7 +13,7 @@ from pymysql.constants import ER
 from canal_ha.config.model import InstanceConfig, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.history.definitions import columns_of, definition_of
-from canal_ha.errors import SnapshotRefused, SourceUnavailable
+from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
@@ -155,13 +155,19 @@ class SnapshotSource:
 
         before: how far it had read there; None if nothing is missing.
         pause: see wait_visible. If nobody can tell what the server has, this waits as long as a stream waits for it.
-        Raises StandbyBehind while replication may still bring it.
+        Raises SourceUnavailable while replication may still bring it.
         """
         if before is None or before is self._checked:
             return
         until = time.monotonic() + self._config.fallback_interval_s
-        while check_standing(self._config, None, [before], self._opening) and time.monotonic() < until:
-            pause(_UNKNOWN_S)
+        try:
+            while check_standing(self._config, None, [before], self._opening) and time.monotonic() < until:
+                pause(_UNKNOWN_S)
+        except StandbyBehind as error:
+            raise SourceUnavailable(
+                f"{self._session.where.address}: it lacks changes that the stream has read from the other server; the"
+                " snapshot goes on when it has caught up, or takes writes as the new master"
+            ) from error
         self._checked, self._had = before, self._end()
 
     # ---- tables
