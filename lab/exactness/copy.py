@@ -1,7 +1,7 @@
 """Copy: what a client keeps in a file of SQLite: the rows, and for the verdict every change that it has applied.
 
 A batch is applied in one transaction before it is acknowledged. So the file has all that was acknowledged, whenever
-the client's process is killed.
+the client's process is killed. The places in the binlog are for people; the verdict needs none.
 """
 
 from __future__ import annotations
