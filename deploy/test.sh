@@ -88,7 +88,7 @@ timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long -rs --durations=5 tests/long'
     step chaos 3 python -m lab.chaos --seed "$(date +%j)" --minutes 1.5
-    step exactness 15 python -m lab.exactness --seed "$(date +%j)"
+    step exactness 8 python -m lab.exactness --seed "$(date +%j)"
     step unsafe 3 python -m lab.exactness --unsafe-watermark --faults 0 --chunks 60
     step hostile 20 python -m lab.hostile
     step simulation 60 python -m lab.simulation --seeds 100000 --start 2000
