@@ -29,6 +29,7 @@ from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled, has_placeholder
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
 from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
+from canal_ha.wire.client_session import END_OF_RANGE
 
 DEFAULT_PORT = 11111
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
@@ -48,6 +49,7 @@ class ReadOptions:
     ack: acknowledge each batch after printing it.
     start: position of a private read; "": read with the client's cursor.
     until: end position of a private read; "": none.
+    snapshot: tables whose existing rows a private read delivers before it ends.
     """
 
     filter: str
@@ -59,6 +61,7 @@ class ReadOptions:
     ack: bool
     start: str = ""
     until: str = ""
+    snapshot: tuple[str, ...] = ()
 
 
 Connector = SimpleConnector | ClusterConnector
@@ -97,12 +100,13 @@ class Follower:
             if not self.stopping.is_set():
                 raise
         except ServerRefused as error:
-            if not (self._reading.until and "end of range" in str(error)):
+            if END_OF_RANGE not in str(error):
                 raise
 
     def _begin(self, connector: Connector) -> None:
         if self._reading.start:
-            connector.read_from(self._reading.start, self._reading.until, self._reading.filter)
+            reading = self._reading
+            connector.read_from(reading.start, reading.until, reading.filter, reading.snapshot)
         else:
             connector.subscribe(self._reading.filter)
 
@@ -163,7 +167,8 @@ class Follower:
     "--snapshot",
     multiple=True,
     metavar="SCHEMA.TABLE",
-    help="If the client id is new: its existing rows come first. May be repeated; * alone: all that the filter keeps.",
+    help="If the client id is new: its existing rows come first. May be repeated; * alone: all that the filter keeps."
+    " With --from latest: these rows and the changes meanwhile, without a cursor, then the end.",
 )
 @click.option(
     "--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Largest batch, in KiB or in entries."
@@ -284,7 +289,7 @@ def command(
             tls=secured,
         )
     reading = ReadOptions(
-        filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until
+        filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until, snapshot
     )
     follower = Follower(connector, reading, write)
     with stopped_by_signals(follower.stop):

@@ -195,24 +195,29 @@ class ClusterConnector:
         self._exchange.call("subscribe", lambda link: link.subscribe(filter))
         self._exchange.filter = filter or ""
 
-    def read_from(self, start: str, until: str = "", filter: str = "") -> None:
+    def read_from(
+        self, start: str, until: str = "", filter: str = "", snapshot: Sequence[str] = ()
+    ) -> LogPosition | None:
         """Start a private read, like SimpleConnector.read_from. Requires private=True.
 
-        After a fail-over the read continues at the last acknowledged transaction, which is delivered again.
+        After a fail-over the read continues at the last acknowledged transaction, which is delivered again; with a
+        snapshot it begins again.
 
         start: position of the first entry.
         until: position of the end; "": none.
         filter: table filter; "" uses the server's.
+        snapshot: tables whose existing rows are read; the read ends behind them.
         Raises LocalProtocolError without private=True, and ValueError for an invalid position.
         """
         if not self._private:
             raise LocalProtocolError("create the connector with private=True to read from a position")
         Place.parse(start), end_of_read(until)
         with self._exchange.calling():
-            self._reading = Reading(start, until, filter)
+            self._reading = Reading(start, until, filter, snapshot)
             self._exchange.greet = None
             self._exchange.call("read", self._reading.begin)
             self._exchange.greet = self._reading.begin
+            return self._reading.begun
 
     def unsubscribe(self) -> None:
         """Unsubscribe; the server also deletes the cursor."""

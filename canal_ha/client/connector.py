@@ -186,8 +186,12 @@ class SimpleConnector:
         self.identity = identity
         return answer.cursor if isinstance(answer, Accepted) else None
 
-    def read_from(self, start: str, until: str = "", filter: str = "") -> None:
+    def read_from(
+        self, start: str, until: str = "", filter: str = "", snapshot: Sequence[str] = ()
+    ) -> LogPosition | None:
         """Start a private read on this connection. No cursor moves; acks only free the server's memory.
+
+        Returns the position where it begins; None from a server that does not send it.
 
         Call it again to read elsewhere. Create the connector with rollback_on_connect=False, or connect() rolls back
         the batches of the client with this id.
@@ -195,13 +199,19 @@ class SimpleConnector:
         start: position in a form of model.place.
         until: end position as JOURNAL:OFFSET or gtid:SET; a GET there is refused with `end of range`. "": none.
         filter: table filter; "" uses the server's.
-        Raises ValueError for an invalid position.
+        snapshot: tables, as `schema.table`, whose existing rows are read beside the changes; `*` alone: all that the
+            filter keeps. Behind the last of these rows a GET is refused with `end of range`.
+        Raises ValueError for an invalid position, and ServerRefused from a node that reads no snapshots like this.
         """
         place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
         self._settle()
-        self._ask(self._session.read_from(identity, place, end))
+        answer = self._ask(self._session.read_from(identity, place, end, snapshot))
         self._ahead = None
+        begin = answer.cursor if isinstance(answer, Accepted) else None
+        if snapshot and not (begin and begin.snapshot):
+            raise ServerRefused(f"{self.host}:{self.port}: this version of the node reads no existing rows: update it")
+        return begin
 
     def unsubscribe(self) -> None:
         """Unsubscribe; the server also deletes the cursor."""

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message, parse
+from canal_ha.model.position import LogPosition
 
 
 class Reading:
-    """One private read. start, until, filter: as in SimpleConnector.read_from."""
+    """One private read. A snapshot begins again on every connection.
 
-    def __init__(self, start: str = "", until: str = "", filter: str = "") -> None:
+    start, until, filter, snapshot: as in SimpleConnector.read_from.
+    begun (attribute): where the read began on the newest connection; None if the server did not say.
+    """
+
+    def __init__(self, start: str = "", until: str = "", filter: str = "", snapshot: Sequence[str] = ()) -> None:
+        self.begun: LogPosition | None = None
         self._start = start
         self._until = until
         self._filter = filter
+        self._snapshot = snapshot
         self._ends: dict[int, str] = {}  # batch id -> JOURNAL:OFFSET of its last entry
 
     def begin(self, link: SimpleConnector) -> None:
         """Start reading on this connection; unacknowledged batches are delivered again."""
         self._ends.clear()
-        link.read_from(self._start, self._until, self._filter)
+        self.begun = link.read_from(self._start, self._until, self._filter, self._snapshot)
 
     def handed_out(self, message: Message) -> None:
         """Note the end of a delivered batch, under the caller's id."""
@@ -27,4 +36,6 @@ class Reading:
 
     def acknowledged(self, batch_id: int) -> None:
         """Make later connections begin at the transaction in which this batch ended."""
-        self._start = self._ends.pop(batch_id, self._start)
+        end = self._ends.pop(batch_id, self._start)
+        if not self._snapshot:
+            self._start = end

@@ -143,10 +143,17 @@ class Embedded:
         return await (await self._instance(identity)).get(identity, request)
 
     async def read_from(
-        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+        self,
+        identity: ClientIdentity,
+        place: Place,
+        until: Place | None,
+        *,
+        exact: bool = False,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> BinlogRead:
         """See Instance.read_from. Raises NotRunningHere."""
-        return await (await self._instance(identity)).read_from(identity, place, until, exact=exact)
+        instance = await self._instance(identity)
+        return await instance.read_from(identity, place, until, exact=exact, snapshot=snapshot)
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """See Instance.ack. Raises NotRunningHere."""

@@ -399,7 +399,13 @@ class Instance:
             stream.rollback(batch_id)
 
     async def read_from(
-        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+        self,
+        identity: ClientIdentity,
+        place: Place,
+        until: Place | None,
+        *,
+        exact: bool = False,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> BinlogRead:
         """Begin a private read. Reads have places of their own, so that they take none of the subscribers'.
 
@@ -407,10 +413,13 @@ class Instance:
         place: where the read begins.
         until: where it ends, None for no end; a journal and offset may lie ahead, a GTID set must be executed by now.
         exact: the form of values that its GETs will ask for.
+        snapshot: tables whose existing rows are read; the read ends behind them. It has no `until` then.
 
-        Raises FilterInvalid, QuotaReached, PositionLost, SourceUnavailable, SourceRefused.
+        Raises FilterInvalid, QuotaReached, PositionLost, SnapshotRefused, SourceUnavailable, SourceRefused.
         """
         self._check()
+        if until is not None and snapshot.tables:
+            raise LocalProtocolError("a read of existing rows ends behind them: it has no other end")
         if until is not None and self.config.group:
             raise LocalProtocolError(
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
@@ -424,10 +433,12 @@ class Instance:
                     end = LogPosition(until.journal, until.offset)
                 elif until is not None:
                     end = await self._run_blocking(lambda: self._origin.view.find(until))
+                if snapshot.tables:
+                    start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
         self._check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
-        read = BinlogRead(end, claim=self._claim, closed=self._reads.discard, account=identity.account)
+        read = BinlogRead(start, end, claim=self._claim, closed=self._reads.discard, account=identity.account)
         stream = Stream(
             self.config,
             identity.client_id,

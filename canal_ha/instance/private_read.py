@@ -1,4 +1,4 @@
-"""BinlogRead: one connection reads the binlog from a position on, without a durable cursor.
+"""BinlogRead: one connection reads the binlog from a position on, or a snapshot, without a durable cursor.
 
 It is a stream whose cursor lives in memory and ends with it: docs/protocol.md#private-reads. Reactor thread.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from canal_ha.errors import CanalError, EndOfRange
+from canal_ha.errors import CanalError, EndOfRange, SnapshotRefused
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.stream import Accept, Stream
 from canal_ha.model.batch import GetAnswer
@@ -16,6 +17,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
+from canal_ha.model.snapshot import SnapshotState
 
 LOOK_MS = 100.0  # the feed may reach the end without an entry that would wake the GET
 
@@ -24,17 +26,26 @@ class BinlogRead:
     """See the module."""
 
     def __init__(
-        self, until: LogPosition | None, *, claim: Claim, closed: Callable[[BinlogRead], None], account: str = ""
+        self,
+        start: LogPosition,
+        until: LogPosition | None,
+        *,
+        claim: Claim,
+        closed: Callable[[BinlogRead], None],
+        account: str = "",
     ) -> None:
         """Make a read that waits for `begin`.
 
+        start: where it begins. With a snapshot, it ends behind the snapshot's last chunk.
         until: where it ends, without the entry there; None for no end.
         claim: the instance's.
         closed: called once, when the read is over.
         account: of the client, for its quota; "" without one.
         """
         self.account = account
+        self.start = start
         self._until = until
+        self._chunks_over = False  # the last chunk of the snapshot is in the ring
         self._claim = claim
         self._on_closed = closed
         self._stream: Stream | None = None
@@ -53,19 +64,22 @@ class BinlogRead:
         self._stream = stream
 
     async def get(self, request: GetRequest) -> GetAnswer:
-        """Return the next batch. Raises EndOfRange after the last entry before the end."""
+        """Return the next batch. Raises EndOfRange after the last entry before the end, and SnapshotRefused."""
         stream = self._opened()
         left_ms = request.wait_ms
+        bounded = self._until is not None or bool(self.start.snapshot)
         while True:
             ended = self._ended(stream)
             look_ms = LOOK_MS if left_ms is None else min(LOOK_MS, left_ms)
-            turn_ms = left_ms if self._until is None else 0.0 if ended else look_ms
+            turn_ms = left_ms if not bounded else 0.0 if ended else look_ms
             message = await stream.get(replace(request, wait_ms=turn_ms))
             self._claim.check()
-            if message.batch is not None or self._until is None:
+            if message.batch is not None or not bounded:
                 return message
             if ended:
                 raise EndOfRange("end of range")
+            if error := stream.snapshot_error:
+                raise SnapshotRefused(error)
             if left_ms is not None:
                 left_ms -= look_ms
                 if left_ms <= 0:
@@ -98,6 +112,8 @@ class BinlogRead:
 
     def cut(self, accept: Accept) -> Accept:
         """Return `accept`, limited to entries before the end."""
+        if self.start.snapshot:
+            return partial(self._accept_chunks, accept)
         until = self._until
         if until is None:
             return accept
@@ -109,11 +125,21 @@ class BinlogRead:
 
         return accept_before
 
+    def _accept_chunks(self, accept: Accept, segment: Segment) -> None:
+        """Pass segments on up to the snapshot's last chunk."""
+        if self._chunks_over:
+            return
+        accept(segment)
+        state = SnapshotState.from_text(segment.chunk_end.snapshot) if segment.chunk_end else None
+        self._chunks_over = state is not None and not state.active
+
     def _opened(self) -> Stream:
         if self._stream is None or self._closed:
             raise CanalError(f"this read is over: {self._why}; begin another one behind the last position")
         return self._stream
 
     def _ended(self, stream: Stream) -> bool:
+        if self.start.snapshot:
+            return self._chunks_over and stream.drained
         decoded = stream.decoded
         return self._until is not None and decoded is not None and decoded.order >= self._until.order and stream.drained

@@ -34,7 +34,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
-from canal_ha.model.snapshot import advanced, facts_of, failed
+from canal_ha.model.snapshot import SnapshotState, advanced, facts_of, failed
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
@@ -494,6 +494,13 @@ class Stream:
     def drained(self) -> bool:
         """Whether the client got everything in the ring."""
         return not self._holds_something()
+
+    @property
+    def snapshot_error(self) -> str:
+        """Why the client's snapshot has ended; "" if no error has ended it."""
+        cursor = self._meta.cursor(self.client_id)
+        state = SnapshotState.from_text(cursor.snapshot) if cursor else None
+        return state.error if state else ""
 
     def status(self, newest: LogPosition | None) -> StreamStatus:
         """Return the figures of this moment. newest: where the binlog ended when the instance last asked."""

@@ -298,7 +298,7 @@ class Upstreams:
         except ValueError as error:
             self._tell("snapshot.unreadable", client_id=request.client_id, error=str(error), alarm=True)
             snapshot = None
-        if request.read or snapshot is None or not snapshot.active:
+        if snapshot is None or not snapshot.active:
             return self._open_dump(request)
 
         def route() -> SnapshotRoute:

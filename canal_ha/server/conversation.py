@@ -331,7 +331,7 @@ class Conversation:
                 case ReadFrom():
                     self._end_read()
                     self._read = read = await destinations.read_from(
-                        identity, request.place, request.until, exact=request.exact
+                        identity, request.place, request.until, exact=request.exact, snapshot=request.snapshot
                     )
                     self._read_as = request.identity, identity
                     self._note("read", identity, start=request.place, until=request.until or "", filter=identity.filter)
@@ -339,6 +339,7 @@ class Conversation:
                     self.reading = LastRead(identity, private=True)
                     if self._lost:
                         self._end_read()
+                    return self._session.reading(read.start)
                 case Acknowledge() if self._read:
                     self._unacked.discard(request.batch_id)
                     self._read.ack(request.batch_id)

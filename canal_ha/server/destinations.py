@@ -16,6 +16,10 @@ from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
 class PrivateRead(Protocol):
     """Reads the binlog for one connection, from a position on and without a cursor."""
 
+    @property
+    def start(self) -> LogPosition:
+        """Where it began, with the snapshot that it reads."""
+
     async def get(self, request: GetRequest) -> GetAnswer:
         """See Destinations.get. Raises EndOfRange."""
 
@@ -71,7 +75,13 @@ class Destinations(Protocol):
         """Return the client's next batch. The caller may cancel the wait."""
 
     async def read_from(
-        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+        self,
+        identity: ClientIdentity,
+        place: Place,
+        until: Place | None,
+        *,
+        exact: bool = False,
+        snapshot: InitialSnapshot = NO_SNAPSHOT,
     ) -> PrivateRead:
         """Begin a private read.
 
@@ -79,6 +89,7 @@ class Destinations(Protocol):
         place: where the read begins.
         until: where it ends; None for no end.
         exact: the form of values that its GETs will ask for.
+        snapshot: tables whose existing rows are read; the read ends behind them.
         """
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:

@@ -8,7 +8,7 @@ error after one of them can belong to either request. The session is then out of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -51,7 +51,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A request succeeded. cursor: the client's, after a SUBSCRIPTION with tell_cursor to a canal-ha server."""
+    """A request to a canal-ha server succeeded.
+
+    cursor: the client's, after a SUBSCRIPTION with tell_cursor; where it begins, after DUMP; else None.
+    """
 
     cursor: LogPosition | None = None
 
@@ -140,8 +143,16 @@ class ClientSession:
         """
         return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager, self._exact))
 
-    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
-        """Build DUMP with our own fields, which turns this connection into a private read. canal refuses it."""
+    def read_from(
+        self, identity: ClientIdentity, place: Place, until: Place | None, snapshot: Sequence[str] = ()
+    ) -> bytes:
+        """Build DUMP with our own fields, which turns this connection into a private read. canal refuses it.
+
+        identity: destination, client id and filter.
+        place: where the read begins.
+        until: where it ends; None for no end.
+        snapshot: tables whose existing rows are read; the read ends behind them.
+        """
         body = pb.Dump(
             journal=place.journal,
             position=place.offset,
@@ -150,6 +161,7 @@ class ClientSession:
             gtid=place.gtid,
             filter=identity.filter,
             exact=self._exact,
+            snapshot=snapshot,
         )
         if place.timestamp_ms or place.end == "earliest":
             body.timestamp = place.timestamp_ms or 1
@@ -224,20 +236,13 @@ class ClientSession:
         return self._accepted("something goes wrong when doing authentication", packet)
 
     def _subscribed(self, packet: pb.Packet) -> Accepted:
-        accepted = self._accepted("failed to subscribe with reason", packet)
-        text = pb.Ack.FromString(packet.body).cursor
-        if not text:
-            return accepted
-        try:
-            return Accepted(LogPosition.from_json(text))
-        except (ValueError, RecursionError) as error:
-            raise RemoteProtocolError(f"invalid cursor: {error}") from error
+        return self._accepted_at("failed to subscribe with reason", packet)
 
     def _unsubscribed(self, packet: pb.Packet) -> Accepted:
         return self._accepted("failed to unSubscribe with reason", packet)
 
     def _reading(self, packet: pb.Packet) -> Accepted:
-        return self._accepted("failed to read from a position with reason", packet)
+        return self._accepted_at("failed to read from a position with reason", packet)
 
     def _fetched(self, packet: pb.Packet) -> Fetched:
         if packet.type == pb.MESSAGES:
@@ -250,6 +255,16 @@ class ClientSession:
         if packet.type != pb.ACK:
             raise RemoteProtocolError(f"unexpected packet type: {type_name(packet.type)}")
         return Accepted()
+
+    def _accepted_at(self, lead: str, packet: pb.Packet) -> Accepted:
+        accepted = self._accepted(lead, packet)
+        text = pb.Ack.FromString(packet.body).cursor
+        if not text:
+            return accepted
+        try:
+            return Accepted(LogPosition.from_json(text))
+        except (ValueError, RecursionError) as error:
+            raise RemoteProtocolError(f"invalid cursor: {error}") from error
 
     def _raise_if_refused(self, lead: str, packet: pb.Packet) -> None:
         if packet.type != pb.ACK:

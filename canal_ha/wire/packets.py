@@ -6,7 +6,7 @@ Codes, texts and the order of checks are canal's (docs/protocol.md#requests).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -86,12 +86,14 @@ class ReadFrom:
     until: where it ends: a journal and offset (the entry there is excluded) or a GTID set (other transactions are
         excluded); None: never.
     exact: see Subscribe.
+    snapshot: tables whose existing rows are read; the read ends behind them.
     """
 
     identity: ClientIdentity
     place: Place
     until: Place | None
     exact: bool = False
+    snapshot: InitialSnapshot = NO_SNAPSHOT
     packet_type: ClassVar[str] = "DUMP"
 
 
@@ -189,15 +191,16 @@ def check_destination(name: str) -> None:
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
     identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
-    size_bytes = sum(len(name.encode()) for name in (*sub.snapshot, sub.snapshot_filter))
+    snapshot = _snapshot(sub.snapshot, sub.snapshot_filter)
+    return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact, snapshot=snapshot)
+
+
+def _snapshot(tables: Iterable[str], filter_text: str) -> InitialSnapshot:
+    wanted = InitialSnapshot(tuple(tables), filter_text)
+    size_bytes = sum(len(name.encode()) for name in (*wanted.tables, wanted.filter))
     if size_bytes > SNAPSHOT_BYTES:
         raise Refusal(GENERIC, f"tables of a snapshot with {size_bytes} bytes; at most {SNAPSHOT_BYTES} are allowed")
-    return Subscribe(
-        identity,
-        tell_cursor=sub.tell_cursor,
-        exact=sub.exact,
-        snapshot=InitialSnapshot(tuple(sub.snapshot), sub.snapshot_filter),
-    )
+    return wanted
 
 
 def _unsubscribe(body: bytes) -> Unsubscribe:
@@ -231,7 +234,7 @@ def _read_from(body: bytes) -> ReadFrom:
         until = Place(journal=excerpt(dump.end_journal), offset=dump.end_position)
     elif dump.end_gtid:
         until = Place(gtid=dump.end_gtid)
-    return ReadFrom(identity, place, until, dump.exact)
+    return ReadFrom(identity, place, until, dump.exact, _snapshot(dump.snapshot, ""))
 
 
 def _acknowledge(body: bytes) -> Acknowledge:

@@ -144,6 +144,10 @@ class ServerSession:
         silent = isinstance(request, Acknowledge | Rollback)
         return self._reply(request, () if silent else (packets.accepted(),))
 
+    def reading(self, start: LogPosition) -> Reply:
+        """Build the reply to a DUMP. start: where the read begins."""
+        return self._reply(self._take(), (packets.accepted(start),))
+
     def subscribed(self, cursor: LogPosition | None) -> Reply:
         """Build the reply to a SUBSCRIPTION. cursor: the client's; sent only if it asked for it."""
         if not (isinstance(self._current, Subscribe) and self._current.tell_cursor and cursor):

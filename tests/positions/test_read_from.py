@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.rows import Row, rows_of
 from canal_ha.errors import LocalProtocolError, ServerRefused
 from lab import MySQL, Node, SqlServer, ZooKeeper, follow
 from lab.node import PROGRAM
@@ -121,6 +122,57 @@ def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zooke
     node.stop()
 
 
+@pytest.mark.real
+def test_existing_rows_without_a_client_id(source_server: SqlServer, database: str) -> None:
+    """A read of a snapshot delivers each existing row beside the changes and ends; no client id is left behind.
+
+    A table that no snapshot can read refuses the read with the reason.
+    """
+    server = source_server
+    server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id int PRIMARY KEY, v int)",
+        f"CREATE TABLE {database}.none (id int)",
+        f"INSERT INTO {database}.t VALUES {', '.join(f'({number}, 0)' for number in range(500))}",
+    )
+    with (
+        Node({"example": follow(server)}) as node,
+        SimpleConnector(LOOPBACK, node.port, "example", rollback_on_connect=False) as reader,
+    ):
+        for _ in range(2):
+            begun = reader.read_from("latest", filter=rf"{database}\..*", snapshot=[f"{database}.t"])
+            assert begun is not None
+            assert json.loads(begun.snapshot)["phase"] == "running"
+            server.execute(f"UPDATE {database}.t SET v = v + 1 WHERE id = 499")
+            found, why = until_refused(reader)
+            assert "end of range" in why
+            snapshot = [row.after["id"] for row in found if row.snapshot and row.after]
+            changed = [row.after["id"] for row in found if not row.snapshot and row.after]
+            assert sorted({*snapshot, *changed}) == list(range(500))
+            assert len(set(snapshot)) == len(snapshot)
+        [destination] = node.status()["destinations"]
+        assert destination["streams"] == []
+        reader.read_from("latest", snapshot=[f"{database}.none"])
+        found, why = until_refused(reader)
+        assert found == []
+        assert "has no primary key" in why
+        with pytest.raises(ServerRefused, match="shows no table"):
+            reader.read_from("latest", snapshot=[f"{database}.absent"])
+
+
+def until_refused(reader: SimpleConnector) -> tuple[list[Row], str]:
+    """Read until a GET is refused; return the rows and the reason."""
+    found: list[Row] = []
+    for _ in range(300):
+        try:
+            message = reader.get_without_ack(100, 100)
+        except ServerRefused as error:
+            return found, str(error)
+        found += rows_of(message)
+        reader.ack(message.id)
+    raise AssertionError("no GET is refused")
+
+
 def printed(*arguments: str) -> list[object]:
     """Return the rows that `canal-ha client` prints until it ends."""
     done = subprocess.run(
@@ -144,3 +196,5 @@ def test_from_the_command_line(mysql: MySQL, database: str) -> None:
     with Node({"example": follow(mysql)}) as node:
         arguments = ("--server", f"{LOOPBACK}:{node.port}", "--filter", rf"{database}\..*", "--from", begin)
         assert printed(*arguments, "--until", end) == [{"id": each} for each in range(5)]
+        arguments = ("--server", f"{LOOPBACK}:{node.port}", "--from", "latest", "--snapshot", f"{database}.t")
+        assert printed(*arguments) == [{"id": each} for each in range(5)]

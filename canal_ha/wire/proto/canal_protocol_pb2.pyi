@@ -229,7 +229,7 @@ class Ack(_message.Message):
     error_code: _builtins.int
     error_message: _builtins.str
     cursor: _builtins.str
-    """not canal's: the client's cursor as JSON, in the answer to a Sub that asked for it"""
+    """not canal's: the client's cursor as JSON, in the answer to a Sub that asked for it; where a private read begins"""
     def __init__(
         self,
         *,
@@ -439,6 +439,7 @@ class Dump(_message.Message):
     END_POSITION_FIELD_NUMBER: _builtins.int
     END_GTID_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     journal: _builtins.str
     position: _builtins.int
     timestamp: _builtins.int
@@ -452,6 +453,10 @@ class Dump(_message.Message):
     end_gtid: _builtins.str
     exact: _builtins.bool
     """as in Sub"""
+    @_builtins.property
+    def snapshot(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """tables whose existing rows are read; the read ends behind them"""
+
     def __init__(
         self,
         *,
@@ -466,10 +471,11 @@ class Dump(_message.Message):
         end_position: _builtins.int = ...,
         end_gtid: _builtins.str = ...,
         exact: _builtins.bool = ...,
+        snapshot: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "timestamp", b"timestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "client_id", b"client_id", "destination", b"destination", "end_gtid", b"end_gtid", "end_journal", b"end_journal", "end_position", b"end_position", "exact", b"exact", "filter", b"filter", "gtid", b"gtid", "journal", b"journal", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "client_id", b"client_id", "destination", b"destination", "end_gtid", b"end_gtid", "end_journal", b"end_journal", "end_position", b"end_position", "exact", b"exact", "filter", b"filter", "gtid", b"gtid", "journal", b"journal", "position", b"position", "snapshot", b"snapshot", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__timestamp: _TypeAlias = _typing.Literal["timestamp"]  # noqa: Y015
     _WhichOneofArgType__timestamp: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp"]  # noqa: Y015
