@@ -161,6 +161,10 @@ class Intake:
         else:
             self._close()
 
+    def ended(self) -> None:
+        """Handle the end of a read: what has come is complete."""
+        self._close()
+
     def take(self) -> SegmentDraft | None:
         """Return the next draft to make durable; None if there is none."""
         if self._whole.stretches:

@@ -6,7 +6,8 @@ zkTls, zkTlsCa, zkTlsCert, zkTlsKey              TLS to ZooKeeper; PEM files on 
 destination             name,name or a glob      globs need ZooKeeper
 clientId                1001                     used by one driver at a time
 filter                  schema\\.table,...        regular expressions, as in canal's clients
-snapshot                initial | schema.table,...  existing rows first, if the client id is new
+snapshot                initial | schema.table,...  existing rows first, if the client id is new; in a batch alone
+startingOffsets, endingOffsets                   of a batch: positions as in `canal-ha client --from`; earliest, latest
 user, password | passwordFile                    account on canal's port; password may be ${file:…} or ${env:…}
 tls, tlsCa, tlsCert, tlsKey, tlsName             TLS to the nodes; PEM files on the driver
 spoolDir                /path or s3://...        shared by the driver and all executors
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -32,6 +33,7 @@ from canal_ha.client.tls import ClientTls, client_tls
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled
 from canal_ha.errors import OptionInvalid
+from canal_ha.model.place import Place, end_of_read
 
 GLOB_CHARACTERS = "*?["
 E = TypeVar("E", bound=StrEnum)
@@ -55,7 +57,13 @@ class Evolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The parsed options. max_rows, max_bytes: 0 for no limit; table: "" unless the shape is TABLE."""
+    """The parsed options.
+
+    max_rows, max_bytes: 0 for no limit.
+    table: "" unless the shape is TABLE.
+    starting, ending: bounds of a batch; "" for none.
+    spool_dir: "" is for a batch alone.
+    """
 
     zk_servers: str
     zk_access: ZooKeeperAccess
@@ -64,6 +72,8 @@ class SourceOptions:
     client_id: int
     filter: str
     snapshot: tuple[str, ...]
+    starting: str
+    ending: str
     user: str
     password: str = field(repr=False)
     tls: ClientTls | None
@@ -88,6 +98,20 @@ class SourceOptions:
         """Whether a destination is a glob, which needs ZooKeeper."""
         return any(character in name for name in self.destinations for character in GLOB_CHARACTERS)
 
+    def for_stream(self) -> SourceOptions:
+        """Return the options of a stream. Raises OptionInvalid for those of a batch."""
+        if self.starting or self.ending:
+            raise OptionInvalid("canal: options startingOffsets and endingOffsets belong to spark.read")
+        if not self.spool_dir:
+            raise _no_spool()
+        return self
+
+    def for_batch(self) -> SourceOptions:
+        """Return the options of a batch, with both bounds of its range. Raises OptionInvalid."""
+        if not (self.snapshot or self.starting):
+            raise OptionInvalid("canal: spark.read needs the option snapshot or startingOffsets")
+        return self if self.snapshot else replace(self, ending=self.ending or "latest")
+
 
 _NAMES = (
     "zkServers",
@@ -102,6 +126,8 @@ _NAMES = (
     "clientId",
     "filter",
     "snapshot",
+    "startingOffsets",
+    "endingOffsets",
     "user",
     "password",
     "passwordFile",
@@ -148,9 +174,14 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         raise OptionInvalid(f"canal: option table must be schema.name when format is table, not {table!r}")
     if shape is not Shape.TABLE and (table or read.text("tableSchema")):
         raise OptionInvalid(f"canal: options table and tableSchema belong to format=table, not to format={shape}")
+    snapshot, starting, ending = read.snapshot(), read.place("startingOffsets"), read.place("endingOffsets")
+    if snapshot and (starting or ending):
+        raise OptionInvalid("canal: option snapshot excludes startingOffsets and endingOffsets")
+    if ending and not starting:
+        raise OptionInvalid("canal: option endingOffsets needs startingOffsets")
     spool_dir = read.text("spoolDir")
-    if not spool_dir:
-        raise OptionInvalid("canal: option spoolDir is missing: set a directory that driver and executors share")
+    if not (spool_dir or snapshot or starting):
+        raise _no_spool()
     time_zone = read.text("timeZone") or "UTC"
     try:
         ZoneInfo(time_zone)
@@ -170,7 +201,9 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         destinations=destinations,
         client_id=read.whole("clientId", 1001, 0, 32767),
         filter=read.text("filter"),
-        snapshot=read.snapshot(),
+        snapshot=snapshot,
+        starting=starting,
+        ending=ending,
         user=read.text("user"),
         password=read.secret(),
         tls=read.tls(),
@@ -195,6 +228,10 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     return options
 
 
+def _no_spool() -> OptionInvalid:
+    return OptionInvalid("canal: option spoolDir is missing: set a directory that driver and executors share")
+
+
 class _OptionReader:
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -213,6 +250,18 @@ class _OptionReader:
         if wrong := [each for each in tables if not all(each.partition("."))]:
             raise OptionInvalid(f"canal: option snapshot = {wrong[0]!r}: expected initial, or tables as schema.table")
         return tables
+
+    def place(self, name: str) -> str:
+        """Return a bound of a range; "" for none."""
+        text = self.text(name)
+        try:
+            if text and name == "startingOffsets":
+                Place.parse(text)
+            elif text != "latest":
+                end_of_read(text)
+        except ValueError as error:
+            raise OptionInvalid(f"canal: option {name}: {error}") from error
+        return text
 
     def whole(self, name: str, default: int, low: int, high: int = 1 << 62) -> int:
         text = self.text(name)

@@ -1,4 +1,7 @@
-"""CanalSource: `spark.readStream.format("canal")`. Importing it loads no reactor, ZooKeeper client or Arrow."""
+"""CanalSource: `format("canal")` for `spark.readStream` and `spark.read`.
+
+Importing it loads no reactor, ZooKeeper client or Arrow.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from canal_ha.spark.options import Shape, SourceOptions, parse
 from canal_ha.spark.steps import Steps, unobserved
 
 if TYPE_CHECKING:
+    from canal_ha.spark.batch import CanalBatchReader
     from canal_ha.spark.stream import CanalStreamReader
 
 
@@ -38,11 +42,21 @@ class CanalSource(DataSource):
         return table_schema(options)
 
     @plain_errors
+    def reader(self, schema: StructType) -> CanalBatchReader:
+        """Return the reader of one batch: a snapshot, or a range of the binlog. Raises OptionInvalid."""
+        from canal_ha.spark.batch import CanalBatchReader
+
+        return CanalBatchReader(self._options().for_batch(), schema)
+
+    @plain_errors
     def streamReader(self, schema: StructType) -> CanalStreamReader:
-        """Return a reader of one query; Spark creates several and uses each for a part of the work."""
+        """Return a reader of one query; Spark creates several and uses each for a part of the work.
+
+        Raises OptionInvalid.
+        """
         from canal_ha.spark.stream import CanalStreamReader
 
-        return CanalStreamReader(self._options(), schema, type(self).steps)
+        return CanalStreamReader(self._options().for_stream(), schema, type(self).steps)
 
     def _options(self) -> SourceOptions:
         return parse(self.options)

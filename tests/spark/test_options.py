@@ -43,6 +43,22 @@ def test_any_option_of_tls_turns_it_on() -> None:
     assert secured == ClientTls("/ca", "/cert", "/key", "node")
 
 
+def test_a_batch_needs_no_spool_and_a_stream_no_range() -> None:
+    """A snapshot serves both. The end of a range is the end of the binlog unless given."""
+    alone = {name: value for name, value in GOOD.items() if name != "spoolDir"}
+    assert parse({**alone, "startingOffsets": "earliest"}).for_batch().ending == "latest"
+    assert parse({**GOOD, "snapshot": "a.b"}).for_batch().ending == ""
+    assert parse({**GOOD, "snapshot": "a.b"}).for_stream().snapshot == ("a.b",)
+    for given, says in (
+        ({**alone, "snapshot": "a.b"}, "spoolDir is missing"),
+        ({**GOOD, "startingOffsets": "earliest"}, "belong to spark.read"),
+    ):
+        with pytest.raises(OptionInvalid, match=says):
+            parse(given).for_stream()
+    with pytest.raises(OptionInvalid, match="needs the option snapshot or startingOffsets"):
+        parse(GOOD).for_batch()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -60,6 +76,10 @@ def test_any_option_of_tls_turns_it_on() -> None:
         ({"password": "x", "passwordFile": "/y"}, "one of the options password and passwordFile"),
         ({"passwordFile": "/nowhere/at/all"}, "passwordFile"),
         ({"snapshot": "orders"}, "snapshot = 'orders': expected initial, or tables as schema.table"),
+        ({"startingOffsets": "noon"}, "startingOffsets: invalid position 'noon'"),
+        ({"startingOffsets": "earliest", "endingOffsets": "earliest"}, "endingOffsets: invalid end 'earliest'"),
+        ({"endingOffsets": "latest"}, "endingOffsets needs startingOffsets"),
+        ({"startingOffsets": "earliest", "snapshot": "a.b"}, "snapshot excludes startingOffsets"),
         ({"speed": "9"}, "'speed' is unknown"),
     ],
 )

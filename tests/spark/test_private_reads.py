@@ -1,0 +1,114 @@
+"""Private reads of a batch on a real node, without Spark: existing rows and ranges, under writes and crashes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from canal_ha.errors import ServerRefused
+from canal_ha.spark import private_reads
+from canal_ha.spark.entries import READ, changes_of
+from canal_ha.spark.existing import ExistingRows
+from canal_ha.spark.options import SourceOptions, parse
+from canal_ha.spark.private_reads import frames, plan
+from lab import MySQL, Node, follow
+
+pytestmark = pytest.mark.real
+
+ACCOUNTS = 4000
+
+
+def options(node: Node, database: str, **given: object) -> SourceOptions:
+    """Return the options of a batch. Small blocks make many of them."""
+    base = {"servers": node.address, "destination": database, "segmentBytes": 1 << 14, "fetchSize": 16, **given}
+    return parse({name: str(value) for name, value in base.items()}).for_batch()
+
+
+@contextmanager
+def moving_money(server: MySQL, database: str) -> Iterator[None]:
+    """Move money between accounts all the time; some close and open again. No transaction changes the total."""
+    stopping = threading.Event()
+
+    def write() -> None:
+        random = Random(3)
+        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            while not stopping.wait(0.002):
+                giver, taker = random.sample(range(ACCOUNTS), 2)
+                if random.random() < 0.1:
+                    cursor.execute(f"UPDATE {database}.a SET id = {ACCOUNTS} + id WHERE id = {giver}")
+                    cursor.execute(f"UPDATE {database}.a SET id = id - {ACCOUNTS} WHERE id = {ACCOUNTS} + {giver}")
+                cursor.execute(f"UPDATE {database}.a SET money = money - 5 WHERE id = {giver}")
+                cursor.execute(f"UPDATE {database}.a SET money = money + 5 WHERE id = {taker}")
+                connection.commit()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        writer.join()
+
+
+def test_existing_rows_are_those_of_one_moment(mysql: MySQL, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a writer, each account comes once and the total is right, also if the node dies under the read."""
+    blocks = 0
+
+    class DyingNode(ExistingRows):
+        def add(self, frames: bytes) -> None:
+            nonlocal blocks
+            super().add(frames)
+            blocks += 1
+            if blocks == 3:
+                node.kill()
+                node.start()
+
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.a (id INT PRIMARY KEY, money INT)")
+    rows = ", ".join(f"({number}, 100)" for number in range(ACCOUNTS))
+    mysql.execute(f"INSERT INTO {database}.a VALUES {rows}")
+    settings = follow(mysql, {"canal.instance.memory.buffer.size": "64"})
+    with Node({database: settings}) as node, moving_money(mysql, database):
+        wanted = options(node, database, snapshot=f"{database}.a")
+        for fold in (ExistingRows, DyingNode):
+            monkeypatch.setattr(private_reads, "ExistingRows", fold)
+            found = [
+                (int(row[0] or -1), int(row[1] or -1))
+                for block in frames(wanted, plan(wanted, database))
+                for change in changes_of(block, "block")
+                for row in change.after
+                if change.op == READ
+            ]
+            assert sorted(key for key, _ in found) == list(range(ACCOUNTS))
+            assert sum(money for _, money in found) == 100 * ACCOUNTS
+        assert blocks > 6
+        [destination] = node.status()["destinations"]
+        assert destination["streams"] == []
+
+
+def test_a_range_comes_once_also_if_the_node_dies(mysql: MySQL, database: str) -> None:
+    """The bounds are those of the plan; what is redelivered is dropped. Binlogs that are gone refuse the read."""
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v VARCHAR(999))")
+    begin = ":".join(map(str, mysql.position()))
+    rows = [f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 999))" for number in range(300)]
+    mysql.execute(*rows)
+    with Node({database: follow(mysql)}) as node:
+        wanted = options(node, database, startingOffsets=begin, filter=rf"{database}\..*")
+        planned = plan(wanted, database)
+        mysql.execute(f"INSERT INTO {database}.t VALUES (1000, '')")
+        assert plan(options(node, database, startingOffsets=begin, endingOffsets=planned.until), database) == planned
+        found, died = [], False
+        for block in frames(wanted, planned):
+            found += [int(row[0] or -1) for change in changes_of(block, "block") for row in change.after]
+            if not died and len(found) > 20:
+                died = True
+                node.kill()
+                node.start()
+        assert died
+        assert found == list(range(300))
+        lost = options(node, database, startingOffsets="mysql-bin.999999:4")
+        with pytest.raises(ServerRefused, match="does not exist; the binlog reaches from"):
+            plan(lost, database)
