@@ -22,8 +22,18 @@ from canal_ha import logs
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
-from canal_ha.errors import CanalError, ConnectorStopped, DataLoss, NoRoom, ServerRefused, SpoolUnusable, WaitedTooLong
+from canal_ha.errors import (
+    CanalError,
+    ConnectorStopped,
+    DataLoss,
+    NoRoom,
+    ServerRefused,
+    SnapshotRefused,
+    SpoolUnusable,
+    WaitedTooLong,
+)
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.spark import refusals
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
 from canal_ha.spark.intake import Intake, SegmentDraft
@@ -37,6 +47,7 @@ FETCH_WAIT_MS = 100  # longest wait of a GET; limits the latency of a single row
 UNFINISHED_S = 1.0  # silence that ends a transaction, if the server sends no transaction ends
 OVERDUE_S = 5.0  # silence after which the received part of a transaction is spooled and acknowledged
 NO_ROOM_RETRY_S = 1.0
+SNAPSHOT_LOOK_S = 1.0
 FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
 HELD_MOST_BYTES = 256 << 10  # far less than the server's ring, so that holding does not fill it
@@ -103,6 +114,8 @@ class Tailer:
         self._writer: SpoolWriter | None = None
         self._intake: Intake | None = None
         self._cursor: LogPosition | None = None  # the server's cursor on the newest connection
+        self._snapshot: SnapshotState | None = None  # the client's last one, as the server said last
+        self._ask_snapshot_at = 0.0
         self._read_up_to = -1
         self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
         self._answered_at = 0.0
@@ -148,10 +161,12 @@ class Tailer:
         """Return whether all changes written to the source before `since_ms` are probably in the spool.
 
         That is so if the spool has a newer change or is full, or if the server was silent for `quiet_ms` and reaches
-        its source. After the first call no entries are held.
+        its source. While a snapshot of the client runs, only a full spool counts. After the first call no entries are
+        held.
 
         since_ms: wall clock, ms since 1970.
         quiet_ms: silence that counts as the end, ms.
+        Raises the error that ended the tailer, and SnapshotRefused if the client's last snapshot has failed.
         """
         with self._changed:
             self._urgent = True
@@ -159,8 +174,12 @@ class Tailer:
                 raise self._error
             if self._silent_since is None or self._holding:
                 return False
-            newer = self._manifest is not None and self._manifest.newest_ms > since_ms
-            if newer or self._full:
+            if self._full:
+                return True
+        if self._snapshot_runs():
+            return False
+        with self._changed:
+            if self._manifest is not None and self._manifest.newest_ms > since_ms:
                 return True
             if (self._answered_at - self._silent_since) * 1000 < quiet_ms:
                 return False
@@ -175,28 +194,61 @@ class Tailer:
         Runs on the caller's thread. It starts a private read, for which a node connects to the source; canal refuses
         private reads, so its silence is trusted.
         """
-        options = self._options
-        node = self._connector.node if self._connector is not None else None
-        if node is None:
+        asked = self._beside()
+        if asked is None:
             return f"no connection to a node that runs {self.destination}"
         try:
-            asked = SimpleConnector(
-                *split_address(node),
-                self.destination,
-                options.client_id,
-                options.user,
-                options.password,
-                so_timeout_ms=ASK_MS,
-                rollback_on_connect=False,
-                tls=options.tls,
-            )
             with asked:
-                asked.read_from("latest", filter=options.filter)
+                asked.read_from("latest", filter=self._options.filter)
         except ServerRefused as refused:
             return "" if any(text in str(refused) for text in _NO_ANSWER) else str(refused)
         except CanalError as error:
             return str(error)
         return ""
+
+    def _snapshot_runs(self) -> bool:
+        """Return whether a snapshot of the client is being read. Runs on the caller's thread.
+
+        The node is asked, because the last row looks like any other. Raises SnapshotRefused.
+        """
+        with self._changed:
+            state = self._snapshot
+        if state is not None and state.active and time.monotonic() >= self._ask_snapshot_at:
+            self._ask_snapshot_at = time.monotonic() + SNAPSHOT_LOOK_S
+            asked = self._beside()
+            if asked is not None:
+                with suppress(CanalError), asked:
+                    state = snapshot_of(asked.subscribe("", tell_cursor=True))
+        if state is None:
+            return False
+        if state.phase is SnapshotPhase.FAILED:
+            who = f"--destination {self.destination} --client-id {self._options.client_id}"
+            raise SnapshotRefused(
+                f"canal: the snapshot of client {self._options.client_id} of {self.destination} has failed:"
+                f" {state.error}. Correct the reason and run `canal-ha snapshot resume {who}`, or give the rest of its"
+                f" rows up with `canal-ha snapshot cancel {who}`"
+            )
+        with self._changed:
+            self._snapshot = state
+            self._trouble = f"the snapshot {state.id} has {state.rows} rows so far" if state.active else ""
+        return state.active
+
+    def _beside(self) -> SimpleConnector | None:
+        """Return another connection to the tailer's node, not connected; None without a node."""
+        options = self._options
+        node = self._connector.node if self._connector is not None else None
+        if node is None:
+            return None
+        return SimpleConnector(
+            *split_address(node),
+            self.destination,
+            options.client_id,
+            options.user,
+            options.password,
+            so_timeout_ms=ASK_MS,
+            rollback_on_connect=False,
+            tls=options.tls,
+        )
 
     @property
     def trouble(self) -> str:
@@ -303,6 +355,8 @@ class Tailer:
             manifest = self._writer.manifest
             self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
         self._cursor = cursor
+        with self._changed:
+            self._snapshot = snapshot_of(cursor)
         writer, manifest, options = self._writer, self._writer.manifest, self._options
         found = judge(cursor, manifest)
         problem: CanalError | None = None
@@ -405,6 +459,14 @@ class Tailer:
             self._trouble = ""
             self._manifest = writer.manifest
             self._changed.notify_all()
+
+
+def snapshot_of(cursor: LogPosition | None) -> SnapshotState | None:
+    """Return the last snapshot of the client that has this cursor; None if there is none."""
+    try:
+        return SnapshotState.from_text(cursor.snapshot) if cursor is not None else None
+    except ValueError:
+        return None
 
 
 def hold_s(manifest: Manifest, now_ms: int) -> float:

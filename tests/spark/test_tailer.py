@@ -14,7 +14,7 @@ import pytest
 
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.config.model import BatchMode
-from canal_ha.errors import SpoolUnusable
+from canal_ha.errors import SnapshotRefused, SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import segments
 from canal_ha.spark.entries import changes_of
@@ -74,14 +74,16 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
     def start(spool: Path = tmp_path / "spool", **more: object) -> Tailer:
         given = {"servers": node.address, "destination": database, "clientId": CLIENT, "spoolDir": spool, **more}
         options = parse({name: str(value) for name, value in given.items()})
-        storage = open_storage(options.spool_dir, database, str(CLIENT))
-        tailer = Tailer(
-            options,
-            database,
-            storage,
-            unobserved,
-            lambda judge: ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5, judge=judge),
-        )
+        client = options.client_id
+        storage = open_storage(options.spool_dir, database, str(client))
+
+        def dial(judge: Callable[[LogPosition | None], None]) -> ClusterConnector:
+            nodes, snapshot = [node.address], options.snapshot
+            return ClusterConnector(
+                nodes, database, client, filter="", call_timeout_s=5, judge=judge, snapshot=snapshot
+            )
+
+        tailer = Tailer(options, database, storage, unobserved, dial)
         started.append(tailer)
         tailer.start()
         return tailer
@@ -246,6 +248,37 @@ def test_a_server_that_is_away_is_not_silent(mariadb: MariaDB, node: Node, tail:
     assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
     time.sleep(1)
     assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
+
+
+@pytest.mark.real
+def test_a_running_snapshot_is_not_the_end(
+    mariadb: MariaDB, node: Node, database: str, tmp_path: Path, tail: Callable[..., Tailer]
+) -> None:
+    """A job that reads what there is waits for the existing rows, whatever else comes. A failed snapshot ends it."""
+    mariadb.execute(
+        f"CREATE TABLE {database}.old (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.none (id INT)",
+        f"INSERT INTO {database}.old VALUES (1), (2), (3)",
+    )
+    with mariadb.connect() as locking, locking.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {database}.old WRITE")
+        tailer = tail(snapshot=f"{database}.old")
+        until(lambda: tailer.manifest is not None, what="the connection", seconds=30)
+        began_ms = time.time_ns() // 1_000_000
+        time.sleep(1.1)  # times in the binlog are seconds
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (9, 9)")
+        until(lambda: 9 in ids(tmp_path / "spool", database, tailer), what="the change", seconds=30)
+        assert not tailer.caught_up(began_ms, 200)
+        assert "the snapshot" in tailer.trouble
+        time.sleep(1)
+        assert not tailer.caught_up(began_ms, 200)
+    until(lambda: tailer.caught_up(began_ms, 200), what="the end of the snapshot", seconds=30)
+    found = sorted(ids(tmp_path / "spool", database, tailer))
+    assert found == [1, 1, 2, 2, 3, 3, 9], "each once from the binlog and once from the snapshot"
+    assert tailer.trouble == ""
+    failing = tail(tmp_path / "other", clientId=8, snapshot=f"{database}.none")
+    with pytest.raises(SnapshotRefused, match=r"none has no primary key.*canal-ha snapshot resume"):
+        until(lambda: failing.caught_up(began_ms, 200), what="the failure", seconds=30)
 
 
 @pytest.mark.real
