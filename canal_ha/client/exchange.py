@@ -46,6 +46,7 @@ from canal_ha.errors import (
 )
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import InitialSnapshot
+from canal_ha.wire.client_session import END_OF_RANGE
 
 CONNECT_TIMEOUT_MS = 3000  # of the TCP connection; a node without power does not reply
 LEASE_LOOK_S = 0.05  # interval of checks for an expired lease that the other thread has not reported yet
@@ -478,7 +479,7 @@ class Exchange:
         with self._lock:
             if self._link is link:
                 self._error = error
-                if not self._stopped:
+                if not self._stopped and END_OF_RANGE not in str(error):  # a private read ends with its connection
                     log.warning(
                         "client.connection_failed",
                         destination=self._access.destination,
