@@ -13,13 +13,17 @@ the last one, because a long transaction is logged with old times.
 
 The rows of a snapshot have offset and time of the transaction end before them, as many chunks as come there. Those
 that come before the last durable offset are known: a chunk that is read again comes at the end of the binlog. Those at
-that offset are kept, so rows of a snapshot can be doubled there.
+that offset are known if an equal entry is durable. No two entries of a snapshot are equal, because each has other keys.
+After a crash of the node, a chunk can be cut in another way; then its rows are kept, and some of them are doubled.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
 
 import canal_ha.decode.kernel.codes as k
 from canal_ha.decode.kernel.entries import Entries
@@ -30,6 +34,7 @@ from canal_ha.model.position import LogPosition, split_journal
 
 Order = tuple[str, int, int, bool, int]  # LogPosition.order
 
+DIGESTS_KEPT = 10_000  # entries, far more than are in flight
 _KEPT = frozenset({EntryType.TRANSACTIONBEGIN, EntryType.ROWDATA, EntryType.TRANSACTIONEND})
 _ALONE = DDL_TYPES | {EventType.XACOMMIT, EventType.XAROLLBACK}
 
@@ -46,6 +51,7 @@ class SegmentDraft:
     newest_ms: newest time of any entry so far, ms since 1970.
     first: number of entries of the connection before it.
     closed: it ends at the end of a transaction.
+    digests: of its entries with rows of a snapshot.
     """
 
     stretches: list[tuple[bytes, int, int]] = field(default_factory=list)
@@ -56,6 +62,7 @@ class SegmentDraft:
     newest_ms: int = 0
     first: int = 0
     closed: bool = False
+    digests: list[bytes] = field(default_factory=list)
 
     @property
     def frames(self) -> bytes:
@@ -81,6 +88,7 @@ class SegmentDraft:
         for name, count in later.rows.items():
             self.rows[name] = self.rows.get(name, 0) + count
         self.ddl |= later.ddl
+        self.digests += later.digests
         self.last = later.last or self.last
         self.newest_ms = later.newest_ms
 
@@ -91,12 +99,16 @@ class Intake:
     last: last position in the spool; None for an empty spool.
     newest_ms: newest time of any entry in the spool, ms since 1970.
     segment_bytes: a larger transaction is split.
+    digests: of the entries with rows of a snapshot at the end of the spool, oldest first; see `snapshot_digests`.
     """
 
-    def __init__(self, last: LogPosition | None, newest_ms: int, segment_bytes: int) -> None:
+    def __init__(
+        self, last: LogPosition | None, newest_ms: int, segment_bytes: int, digests: Iterable[bytes] = ()
+    ) -> None:
         self._durable = last
         self._newest_ms = newest_ms
         self._segment_bytes = segment_bytes
+        self._digests = dict.fromkeys(digests)  # durable, oldest first
         self.connected(None)
 
     def connected(self, cursor: LogPosition | None) -> None:
@@ -183,6 +195,9 @@ class Intake:
         assert piece.last is not None
         self._durable = piece.last
         self._newest_ms = piece.newest_ms
+        self._digests.update(dict.fromkeys(piece.digests))
+        for digest in list(islice(self._digests, max(len(self._digests) - DIGESTS_KEPT, 0))):
+            del self._digests[digest]
 
     def acknowledged(self) -> list[int]:
         """Return the batches whose entries are all durable or dropped; each batch once, oldest first."""
@@ -211,10 +226,12 @@ class Intake:
             server=self._server,
         )
         rows = entry.change() if entry.kind == k.ROWDATA else 0
-        of_snapshot = entry.snapshot_stop > entry.snapshot_start
-        if not self._trimming or self._is_new(position, of_snapshot=of_snapshot):
+        digest = _digest(entry, start)
+        if not self._trimming or self._is_new(position, digest):
             self._trimming = False
             self._keep(entry, start, rows, position)
+            if digest:
+                self._run.digests.append(digest)
         self._follow_transaction(entry, rows)
 
     def _first_again(self, cursor: LogPosition | None) -> Order | None:
@@ -233,15 +250,15 @@ class Intake:
             return False  # positions of two servers cannot be compared
         return self._from is None or self._from <= last.order
 
-    def _is_new(self, position: LogPosition, *, of_snapshot: bool) -> bool:
+    def _is_new(self, position: LogPosition, digest: bytes) -> bool:
         last = self._durable
         assert last is not None
         if position.server_id != last.server_id or base(position) != base(last):
             return True
         if self._from is not None and _event(position.order) < _event(self._from):
             return True  # of another binlog, because the server reads this one from the cursor on
-        if of_snapshot and _event(position.order) >= _event(last.order):
-            return True
+        if digest and _event(position.order) >= _event(last.order):
+            return digest not in self._digests
         return position.order > last.order or position.timestamp_ms > self._newest_ms
 
     def _keep(self, entry: Entries, start: int, rows: int, position: LogPosition) -> None:
@@ -279,6 +296,23 @@ class Intake:
             if piece.stretches:
                 self._whole.join(piece)
         self._open, self._run = SegmentDraft(), SegmentDraft()
+
+
+def snapshot_digests(frames: bytes) -> list[bytes]:
+    """Return the digests of a segment's entries with rows of a snapshot, in order."""
+    found = []
+    entries, start = Entries(frames, 0, len(frames)), 0
+    while entries.next():
+        found.append(_digest(entries, start))
+        start = entries.pos
+    return [digest for digest in found if digest]
+
+
+def _digest(entry: Entries, start: int) -> bytes:
+    """Return the digest of an entry with rows of a snapshot; b"" for any other. start: of its frame."""
+    if entry.snapshot_stop <= entry.snapshot_start:
+        return b""
+    return blake2b(memoryview(entry.src)[start : entry.pos], digest_size=16).digest()
 
 
 def _event(order: Order) -> tuple[str, int, int]:

@@ -34,9 +34,9 @@ from canal_ha.errors import (
 )
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
-from canal_ha.spark import refusals
+from canal_ha.spark import refusals, segments
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
-from canal_ha.spark.intake import Intake, SegmentDraft
+from canal_ha.spark.intake import DIGESTS_KEPT, Intake, SegmentDraft, snapshot_digests
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
@@ -353,7 +353,8 @@ class Tailer:
         if self._writer is None:
             self._writer = self._claim()
             manifest = self._writer.manifest
-            self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
+            digests = self._digests(manifest)
+            self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes, digests)
         self._cursor = cursor
         with self._changed:
             self._snapshot = snapshot_of(cursor)
@@ -372,6 +373,20 @@ class Tailer:
             writer.tell("" if problem is None else str(problem))
         if problem is not None:
             raise problem
+
+    def _digests(self, manifest: Manifest) -> list[bytes]:
+        """Return those of the snapshot's entries in the segments that end where the spool ends, oldest first."""
+        found: list[bytes] = []
+        last = manifest.last
+        for segment in reversed(manifest.segments):
+            if last is None or (segment.last.journal, segment.last.offset) != (last.journal, last.offset):
+                break
+            with suppress(FileNotFoundError):
+                contents = segments.decode(self._storage.read(segment.name), segment.name)
+                found = snapshot_digests(contents.frames) + found
+            if len(found) >= DIGESTS_KEPT:
+                break
+        return found
 
     def _acknowledge(self, connector: Connector, writer: SpoolWriter, intake: Intake) -> None:
         for batch_id in intake.acknowledged():

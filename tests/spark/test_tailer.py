@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from canal_ha.spark import segments
 from canal_ha.spark.entries import changes_of
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.options import parse
-from canal_ha.spark.steps import unobserved
+from canal_ha.spark.steps import Steps, unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
 from lab import MariaDB, Node, follow
@@ -71,7 +73,7 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
     """Yield a function that starts tailers of the node's destination; they end with the test."""
     started: list[Tailer] = []
 
-    def start(spool: Path = tmp_path / "spool", **more: object) -> Tailer:
+    def start(spool: Path = tmp_path / "spool", steps: Steps = unobserved, **more: object) -> Tailer:
         given = {"servers": node.address, "destination": database, "clientId": CLIENT, "spoolDir": spool, **more}
         options = parse({name: str(value) for name, value in given.items()})
         client = options.client_id
@@ -83,7 +85,7 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
                 nodes, database, client, filter="", call_timeout_s=5, judge=judge, snapshot=snapshot
             )
 
-        tailer = Tailer(options, database, storage, unobserved, dial)
+        tailer = Tailer(options, database, storage, steps, dial)
         started.append(tailer)
         tailer.start()
         return tailer
@@ -91,6 +93,27 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
     yield start
     for tailer in started:
         tailer.stop()
+
+
+def crash_at(step: str, count: int) -> Steps:
+    """Return steps that fail when they reach this one for the n-th time."""
+    seen: Counter[str] = Counter()
+
+    def crash(name: str) -> None:
+        seen[name] += 1
+        if name == step and seen[name] == count:
+            raise RuntimeError(f"crash at {step}")
+
+    return crash
+
+
+def ended(tailer: Tailer) -> bool:
+    """Return whether the tailer has ended with an error."""
+    try:
+        tailer.manifest  # noqa: B018  # it raises
+    except SpoolUnusable:
+        return True
+    return False
 
 
 def noise_text() -> str:
@@ -279,6 +302,23 @@ def test_a_running_snapshot_is_not_the_end(
     failing = tail(tmp_path / "other", clientId=8, snapshot=f"{database}.none")
     with pytest.raises(SnapshotRefused, match=r"none has no primary key.*canal-ha snapshot resume"):
         until(lambda: failing.caught_up(began_ms, 200), what="the failure", seconds=30)
+
+
+@pytest.mark.real
+def test_rows_of_a_snapshot_do_not_come_twice_after_a_crash_of_the_driver(
+    mariadb: MariaDB, node: Node, database: str, tmp_path: Path, tail: Callable[..., Tailer]
+) -> None:
+    """The driver dies again and again when segments are durable and not acknowledged. All chunks have one position."""
+    mariadb.execute(f"CREATE TABLE {database}.old (id INT PRIMARY KEY, v VARCHAR(999))")
+    rows = f"INSERT INTO {database}.old SELECT seq, REPEAT('x', 900) FROM seq_1_to_4000"
+    mariadb.execute(f"USE {database}", "SET sql_log_bin = 0", rows)
+    given = {"snapshot": f"{database}.old", "fetchSize": 64, "segmentBytes": 1 << 14}
+    for number in range(6):
+        dying = tail(steps=crash_at("ack", 2 + number), **given)
+        until(partial(ended, dying), what="the crash", seconds=30)
+    tailer = tail(**given)
+    until(lambda: tailer.caught_up(0, 200), what="the end of the snapshot", seconds=60)
+    assert ids(tmp_path / "spool", database, tailer) == list(range(1, 4001))
 
 
 @pytest.mark.real
