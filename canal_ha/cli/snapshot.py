@@ -63,6 +63,14 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **client
 
 @command.command()
 @_client_options
+@click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
+def add(tables: tuple[str, ...], **client: Any) -> None:
+    """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
+    click.echo(_line(_Client(**client).ask("add", tables=list(tables))))
+
+
+@command.command()
+@_client_options
 def pause(**client: Any) -> None:
     """Stop reading rows; changes keep flowing."""
     click.echo(_line(_Client(**client).ask("pause")))

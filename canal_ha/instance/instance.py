@@ -311,6 +311,8 @@ class Instance:
         self._compiled[client_id] = identity.filter, identity.within.privacy
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
+        if snapshot.again and start is None:
+            await self.change_snapshot(client_id, SnapshotRequest(SnapshotAction.ADD, snapshot.tables))
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:
@@ -358,7 +360,7 @@ class Instance:
             await self._flush_now(identity.client_id)
 
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
-        """Start, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
+        """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
 
         The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused,
         MetaWriteFailed.
@@ -368,7 +370,7 @@ class Instance:
         stream = self._streams.get(client_id)
         if cursor is None or stream is None:
             raise NotSubscribed(self.config.destination, client_id)
-        if request.action is SnapshotAction.START:
+        if request.action in (SnapshotAction.START, SnapshotAction.ADD):
             known = await self._snapshots.known_tables()
             self._check()
             cursor = self.meta.cursor(client_id)

@@ -19,10 +19,12 @@ class InitialSnapshot:
 
     tables: `schema.table` each; `*` alone: all that the client's filter keeps; () for no snapshot.
     filter: chooses the tables for `*` where the subscription has no filter.
+    again: a client that has a cursor reads them too, as SnapshotAction.ADD.
     """
 
     tables: tuple[str, ...] = ()
     filter: str = ""
+    again: bool = False
 
 
 NO_SNAPSHOT = InitialSnapshot()
@@ -108,9 +110,10 @@ class SnapshotState:
 
 
 class SnapshotAction(Enum):
-    """What a person can ask of a snapshot."""
+    """What a person can ask of a snapshot. ADD: read tables from their first row, behind what is left of it."""
 
     START = "start"
+    ADD = "add"
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
@@ -118,7 +121,7 @@ class SnapshotAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """What a person asks. tables, where: as in SnapshotState; only for START."""
+    """What a person asks. tables, where: as in SnapshotState; only for START and ADD."""
 
     action: SnapshotAction
     tables: tuple[str, ...] = ()
@@ -140,6 +143,9 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
         if state is not None and going_on:
             raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: cancel it first, or wait for its end")
         return _begun(request, new_id, now_ms)
+    if request.action is SnapshotAction.ADD:
+        begun = _begun(request, new_id, now_ms)
+        return _behind(state, begun) if state is not None and going_on else begun
     if state is None:
         raise SnapshotRefused("the client has no snapshot: start one")
     match request.action, state.phase:
@@ -163,12 +169,37 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
             raise SnapshotRefused(f"{table} is no table: write schema.table")
     for table in request.where.keys() - set(request.tables):
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
-    state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms)
+    return _checked(SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms))
+
+
+def _checked(state: SnapshotState) -> SnapshotState:
+    """Return the state. Raises SnapshotRefused if it is too large to store."""
     try:
         state.text  # noqa: B018  # it raises
     except ValueError as error:
         raise SnapshotRefused(f"{error}: take fewer tables at a time") from error
     return state
+
+
+def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
+    """Return a snapshot of the tables that another one has left, then of the added ones, from their first row.
+
+    It has an id of its own, so that no ACK of the other one replaces it.
+    """
+    left = state.tables[state.table :]
+    kept = tuple(table for table in left if table not in added.tables)
+    where = {table: text for table, text in state.where.items() if table in kept} | dict(added.where)
+    return _checked(
+        replace(
+            state,
+            id=added.id,
+            tables=(*kept, *added.tables),
+            where=where,
+            table=0,
+            key=state.key if kept[:1] == left[:1] else (),
+            total=0,
+        )
+    )
 
 
 def advanced(stored: str, progress: str) -> str:

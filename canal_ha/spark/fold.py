@@ -68,6 +68,7 @@ class TableChanges:
 
     schema, table: its names.
     emptied: remove all rows of the copy first.
+    arrived: a statement gave it the rows of another table, which came under the other name or never.
     rows: by key; None for a deleted row.
     columns: name -> type of the newest rows, in table order.
     keys: names of the key's columns.
@@ -79,6 +80,7 @@ class TableChanges:
     schema: str
     table: str
     emptied: bool = False
+    arrived: bool = False
     rows: dict[Key, Row | None] = field(default_factory=dict)
     columns: dict[str, ColumnType] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
@@ -107,7 +109,7 @@ class TableChanges:
 
     def empty(self) -> None:
         """Drop all earlier changes and mark the table as emptied."""
-        self.emptied = True
+        self.emptied, self.arrived = True, False
         self.rows.clear()
         self.added.clear()
         self.retyped.clear()
@@ -195,14 +197,16 @@ def _statement(tables: dict[str, TableChanges], change: ChangeRow) -> None:
             for name in names:
                 table(name).empty()
         case RenameTables(pairs):
-            for old, _ in pairs:
+            for old, new in pairs:
                 table(old).empty()
+                table(new).arrived = True
         case CreateTable(name, temporary=False, if_not_exists=False):
             table(name).empty()
         case AlterTable(name, renamed=renamed):
             table(name).alter(sql, statement)
             if renamed is not None:
                 table(name).empty()
+                table(renamed).arrived = True
 
 
 def _unreadable(tables: dict[str, TableChanges], change: ChangeRow) -> None:
@@ -212,6 +216,8 @@ def _unreadable(tables: dict[str, TableChanges], change: ChangeRow) -> None:
             _table(tables, result.schema or change.schema, result.table).empty()
         elif result.event_type is EventType.RENAME and result.origin_table:
             _table(tables, result.origin_schema or change.schema, result.origin_table).empty()
+            if result.table:
+                _table(tables, result.schema or change.schema, result.table).arrived = True
 
 
 def _table(tables: dict[str, TableChanges], schema: str, name: str) -> TableChanges:

@@ -31,12 +31,14 @@ from canal_ha.errors import OptionInvalid, PipelineFailed, SpoolUnusable
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, SECRET_NAMES, Pipeline
 from canal_ha.spark.progress import Display, Summary
+from canal_ha.spark.read_again import read_again
 from canal_ha.spark.sinks.batch import MicroBatch, TableTarget
 from canal_ha.spark.source import CanalSource
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
 
 POLL_S = 1
+COPIES = ("delta", "mysql")  # sinks whose tables follow those of the source
 _JAVA = "spark.driver.extraJavaOptions"
 _STACK = "-Xss16m"
 """Stack size of the JVM's threads. When a query stops inside a sink, Spark 4.3 (StreamExecution.PROXY_ERROR) searches
@@ -113,6 +115,7 @@ def start(
     steps = source.steps
     sinks = sinks_of(pipeline)
     options = pipeline.options
+    has_copies = any(kind in COPIES for kind, _ in pipeline.sinks)
     reader = spark.readStream.format("canal")
     for name, value in pipeline.source.items():
         reader = reader.option(name, value)
@@ -139,6 +142,9 @@ def start(
             for sink in sinks:
                 sink.apply(batch)
                 steps("sink")
+            if options.snapshot and has_copies:
+                for destination, tables in batch.arrived.items():
+                    read_again(options, destination, tables)
         finally:
             batch.frame.unpersist()
         steps("commit")

@@ -36,16 +36,12 @@ class PlannedRead:
     until: str
 
 
-class _BegunAgain(ConnectionLost):
-    """The snapshot has begun again on another connection."""
-
-
 def plan(options: SourceOptions, destination: str) -> PlannedRead:
     """Fix the bounds of a read. Raises ServerRefused for a position that the source does not have."""
     if options.snapshot:
         return PlannedRead(destination, LATEST, "")
     start, until = options.starting, options.ending
-    with _connector(options, destination) as connector:
+    with private_connector(options, destination) as connector:
         if not start.startswith("gtid:"):
             start = _position(connector, start)
         if until == LATEST:
@@ -63,13 +59,13 @@ def frames(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
 
 def delivered(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
     """Yield the entries of a read as they come; with a snapshot, its rows and the changes beside them."""
-    with _connector(options, read.destination) as connector:
+    with private_connector(options, read.destination) as connector:
         connector.read_from(read.start, read.until, _filter(options), options.snapshot)
         yield from _blocks(connector, options)
 
 
 def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
-    with _connector(options, read.destination) as connector:
+    with private_connector(options, read.destination) as connector:
         while True:
             begun = connector.read_from(read.start, "", _filter(options), options.snapshot)
             state = SnapshotState.from_text(begun.snapshot) if begun else None
@@ -79,7 +75,7 @@ def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
                 try:
                     for block in _blocks(connector, options):
                         rows.add(block)
-                except _BegunAgain:
+                except ConnectionLost:
                     continue
                 connector.disconnect()
                 yield from rows.frames()
@@ -87,7 +83,7 @@ def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
 
 
 def _blocks(connector: ClusterConnector, options: SourceOptions) -> Iterator[bytes]:
-    """Yield the entries of the connector's read up to its end."""
+    """Yield the entries of the connector's read up to its end. Raises ConnectionLost where a snapshot begins again."""
     intake = Intake(None, 0, options.segment_bytes)
     connection = connector.connection
     reading = True
@@ -102,7 +98,7 @@ def _blocks(connector: ClusterConnector, options: SourceOptions) -> Iterator[byt
         else:
             if connector.connection != connection:
                 if options.snapshot:
-                    raise _BegunAgain(f"canal: the snapshot of {connector.destination} has lost its connection")
+                    raise ConnectionLost(f"canal: the snapshot of {connector.destination} has lost its connection")
                 connection = connector.connection
                 intake.connected(None)
             if message:
@@ -117,7 +113,8 @@ def _blocks(connector: ClusterConnector, options: SourceOptions) -> Iterator[byt
             yield piece.frames
 
 
-def _connector(options: SourceOptions, destination: str) -> ClusterConnector:
+def private_connector(options: SourceOptions, destination: str) -> ClusterConnector:
+    """Return a connector, not connected, that needs no client id."""
     return ClusterConnector(
         options.zk_servers or list(options.servers),
         destination,

@@ -118,6 +118,7 @@ class ClientSession:
             exact=self._exact,
             snapshot=self._snapshot.tables,
             snapshot_filter=self._snapshot.filter,
+            snapshot_again=self._snapshot.again,
         )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 

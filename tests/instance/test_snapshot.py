@@ -74,6 +74,10 @@ def test_the_first_subscription_can_begin_with_the_existing_rows(node: OneNode) 
     assert first.tables == ("shop.orders", "shop.items")
     now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("other.t",))))
     assert state(node) == first
+    now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("other.t",), again=True)))
+    added = state(node)
+    assert added is not None
+    assert added.tables == ("shop.orders", "shop.items", "other.t")
 
 
 def test_a_look_at_the_cursor_chooses_the_tables_of_the_subscription_behind_it(node: OneNode) -> None:

@@ -97,18 +97,32 @@ def test_what_can_be_asked_in_each_phase() -> None:
     running, paused, done, failed, cancelled = states.values()
     possible: dict[SnapshotAction, list[SnapshotState | None]] = {
         SnapshotAction.START: [None, done, failed, cancelled],
+        SnapshotAction.ADD: [None, running, done, failed, cancelled],
         SnapshotAction.PAUSE: [running, paused],
         SnapshotAction.RESUME: [running, paused, failed],
         SnapshotAction.CANCEL: [running, paused, failed],
     }
-    leads_to = ("running", "paused", "running", "cancelled")
+    leads_to = ("running", "running", "paused", "running", "cancelled")
     for (action, good), phase in zip(possible.items(), leads_to, strict=True):
         for state in (None, *states.values()):
-            if state in good:
+            if (action, state) == (SnapshotAction.ADD, paused):
+                assert asked(action, state) is SnapshotPhase.PAUSED
+            elif state in good:
                 assert asked(action, state).value == phase
             else:
                 with pytest.raises(SnapshotRefused):
                     asked(action, state)
+
+
+def test_tables_are_added_behind_what_is_left() -> None:
+    """They are read from their first row. No ACK of what was before replaces the new state."""
+    at_second = replace(BEGUN, tables=("a.a", "a.b", "a.c"), where={"a.b": "x"}, table=1, key=("id=7",), chunks=3)
+    added = changed(at_second.text, SnapshotRequest(SnapshotAction.ADD, ("a.a", "a.d")), "new", 9)
+    assert (added.tables, added.table, added.key) == (("a.b", "a.c", "a.a", "a.d"), 0, ("id=7",))
+    assert (added.where, added.chunks) == ({"a.b": "x"}, 3)
+    assert advanced(added.text, replace(at_second, chunks=4).text) == added.text
+    again = changed(at_second.text, SnapshotRequest(SnapshotAction.ADD, ("a.b",)), "new", 9)
+    assert (again.tables, again.table, again.key, again.where) == (("a.c", "a.b"), 0, (), {})
 
 
 def test_a_damaged_state_can_be_replaced() -> None:

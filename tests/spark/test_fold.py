@@ -75,6 +75,16 @@ def test_a_truncated_table_begins_empty() -> None:
         assert table.kept == [{"id": "2", "v": "2"}]
 
 
+def test_a_table_that_another_one_replaces_has_to_be_read() -> None:
+    """Its rows came under the other name, or never. A table that is gone again has none."""
+    swap = statement("RENAME TABLE t TO _t_del, _t_gho TO t")
+    assert folded(statement("ALTER TABLE _t_gho RENAME TO t")).arrived
+    assert folded(swap).arrived
+    assert folded(swap).emptied
+    assert not folded(swap, statement("TRUNCATE t")).arrived
+    assert not folded(statement("RENAME TABLE t TO u")).arrived
+
+
 def test_a_table_that_stays_is_not_emptied() -> None:
     """Statements about temporary tables, views and indexes do not empty the table, nor does CREATE IF NOT EXISTS."""
     for sql in (

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from canal_ha.errors import DataLoss
+from canal_ha.spark.entries import DDL
 from canal_ha.spark.fold import ChangeRow, TableChanges, fold
 from canal_ha.spark.lineage import ReportedProgress
 from canal_ha.spark.manifest import Manifest
@@ -56,6 +57,15 @@ class MicroBatch:
     def tables(self) -> dict[str, TableChanges]:
         """The folded changes by table. Raises SinkRefused."""
         return self._fold(self.changes)
+
+    @property
+    def arrived(self) -> dict[str, tuple[str, ...]]:
+        """The tables that statements of this batch gave the rows of other tables, by destination."""
+        found = {}
+        for destination in self._manifests:
+            statements = [each for each in self.changes if each.op == DDL and each.destination == destination]
+            found[destination] = tuple(each.name for each in self._fold(statements).values() if each.arrived)
+        return {destination: tables for destination, tables in found.items() if tables}
 
     @cached_property
     def ends(self) -> dict[str, ReportedProgress]:

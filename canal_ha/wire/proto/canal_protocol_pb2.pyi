@@ -287,6 +287,7 @@ class Sub(_message.Message):
     EXACT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FILTER_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_AGAIN_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
@@ -296,6 +297,8 @@ class Sub(_message.Message):
     """not canal's: values of the entries in the exact form"""
     snapshot_filter: _builtins.str
     """not canal's: the filter for the table `*` of `snapshot`, if `filter` is blank"""
+    snapshot_again: _builtins.bool
+    """not canal's: a client that has a cursor reads `snapshot` too, behind what its running snapshot has left"""
     @_builtins.property
     def snapshot(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """not canal's: tables whose rows come first, if this subscription creates the client's cursor"""
@@ -310,10 +313,11 @@ class Sub(_message.Message):
         exact: _builtins.bool = ...,
         snapshot: _abc.Iterable[_builtins.str] | None = ...,
         snapshot_filter: _builtins.str = ...,
+        snapshot_again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "snapshot_filter", b"snapshot_filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "snapshot_again", b"snapshot_again", "snapshot_filter", b"snapshot_filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
