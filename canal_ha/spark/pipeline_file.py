@@ -102,7 +102,7 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
         if name.lower() == "password":  # Spark shows options: the source replaces the placeholder
             source[name] = with_absolute_paths(source[name], Path(file).parent)
     try:
-        options = parse(source)
+        options = parse(source).for_stream()
     except OptionInvalid as error:
         raise OptionInvalid(f"{file}: [source] {error}") from error
     given = {key: _text(value) for key, value in read.table("spark").items()}

@@ -97,6 +97,7 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"name": ""}, "name"),
         ({"sink": []}, "[[sink]] is missing"),
         ({"sink": [{"type": "kafka"}]}, "sink 1: type = 'kafka'"),
+        ({"source": {"servers": "a:1", "destination": "d", "snapshot": "initial"}}, "spoolDir is missing"),
         ({"sink": [{"type": "delta"}]}, "path is missing"),
         ({"sink": [{"type": "console", "path": "/x"}]}, "path is unknown"),
         ({"tables": []}, "tables"),

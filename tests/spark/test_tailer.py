@@ -22,6 +22,7 @@ from canal_ha.spark import segments
 from canal_ha.spark.entries import changes_of
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.options import parse
+from canal_ha.spark.read_again import read_again
 from canal_ha.spark.steps import Steps, unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
@@ -319,6 +320,22 @@ def test_rows_of_a_snapshot_do_not_come_twice_after_a_crash_of_the_driver(
     tailer = tail(**given)
     until(lambda: tailer.caught_up(0, 200), what="the end of the snapshot", seconds=60)
     assert ids(tmp_path / "spool", database, tailer) == list(range(1, 4001))
+
+
+@pytest.mark.real
+def test_a_table_is_read_again(
+    mariadb: MariaDB, node: Node, database: str, tmp_path: Path, tail: Callable[..., Tailer]
+) -> None:
+    """Its rows come into the stream of the client, which goes on. A table that is gone by now is no error."""
+    tailer = tail()
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
+    until(lambda: ids(tmp_path / "spool", database, tailer) == [1], what="a change", seconds=30)
+    given = {"servers": node.address, "destination": database, "clientId": str(CLIENT), "spoolDir": "/none"}
+    read_again(parse(given), database, [f"{database}.gone"])
+    read_again(parse(given), database, [f"{database}.t"])
+    until(lambda: ids(tmp_path / "spool", database, tailer) == [1, 1], what="the row again", seconds=30)
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (2, 2)")
+    until(lambda: ids(tmp_path / "spool", database, tailer) == [1, 1, 2], what="a later change", seconds=30)
 
 
 @pytest.mark.real
