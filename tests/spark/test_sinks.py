@@ -17,7 +17,7 @@ from canal_ha.spark.shapes import FIXED
 from canal_ha.spark.sinks.console import Console
 from canal_ha.spark.sinks.parquet import Parquet
 from tests.spark.entries import frames, insert
-from tests.spark.made import Made
+from tests.spark.made import Made, statement
 from tests.spark.running import write_pipeline
 
 
@@ -44,6 +44,14 @@ def test_an_unknown_sink_is_refused_and_does_not_print_rows(tmp_path: Path) -> N
     assert [type(sink) for sink in pipeline.sinks_of(described)] == [Console]
     with pytest.raises(OptionInvalid, match=r"p\.toml: no sink has the type 'kafka'"):
         pipeline.sinks_of(described.with_sink("kafka", {}))
+
+
+def test_tables_that_get_the_rows_of_others_are_known() -> None:
+    """The one that was replaced comes first. Other statements, and tables that are gone again, do not count."""
+    swap = statement("RENAME TABLE t TO _t_del, _t_gho TO t")
+    assert Made(0, swap).arrived == {"d": ("s.t", "s._t_del")}
+    assert Made(0, swap, statement("DROP TABLE _t_del")).arrived == {"d": ("s.t",)}
+    assert Made(0, statement("ALTER TABLE t ADD x INT")).arrived == {}
 
 
 @pytest.mark.real

@@ -63,7 +63,7 @@ def test_batches_and_a_mirror_from_the_first_row(spark: Any, mysql: MySQL, datab
         file = write_pipeline(
             tmp_path / "p.toml",
             {"servers": node.address, "destination": database, "spoolDir": str(tmp_path / "spool"),
-             "filter": f"{database}[.].*", "snapshot": "initial"},
+             "filter": f"{database}[.].*", "snapshot": "initial", "availableNowQuietMs": 500},
             [{"type": "delta", "path": str(tmp_path / "lake")}],
             tables=[table],
         )  # fmt: skip

@@ -60,11 +60,15 @@ class MicroBatch:
 
     @property
     def arrived(self) -> dict[str, tuple[str, ...]]:
-        """The tables that statements of this batch gave the rows of other tables, by destination."""
+        """The tables that statements of this batch gave the rows of other tables, by destination.
+
+        Those that had other rows before come first.
+        """
         found = {}
         for destination in self._manifests:
             statements = [each for each in self.changes if each.op == DDL and each.destination == destination]
-            found[destination] = tuple(each.name for each in self._fold(statements).values() if each.arrived)
+            arrived = [each for each in self._fold(statements).values() if each.arrived]
+            found[destination] = tuple(each.name for each in sorted(arrived, key=lambda each: not each.emptied))
         return {destination: tables for destination, tables in found.items() if tables}
 
     @cached_property
