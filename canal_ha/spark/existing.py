@@ -81,15 +81,15 @@ class ExistingRows:
             block = zstandard.ZstdDecompressor().decompress(self._file.read(size), max_output_size=whole)
             if left := self._unchanged(block):
                 yield left
-        block = b""
+        images = bytearray()
         for changed in self._changed.values():
             for frame in changed.values():
-                block += frame or b""
-                if len(block) >= BLOCK_BYTES:
-                    yield block
-                    block = b""
-        if block:
-            yield block
+                images += frame or b""
+                if len(images) >= BLOCK_BYTES:
+                    yield bytes(images)
+                    images.clear()
+        if images:
+            yield bytes(images)
 
     def _check_statement(self, table: str, sql: str) -> None:
         for name in self._changed:
