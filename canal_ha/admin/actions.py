@@ -62,7 +62,8 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
         ),
         gate.SNAPSHOT: Action(
             "snapshot",
-            'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {}}, as'
+            'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {},'
+            ' "without_key": false}, as'
             f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
             _snapshot,
             snapshotted,
@@ -81,13 +82,15 @@ def _snapshot(body: Any) -> tuple[int, SnapshotRequest] | None:
     if not isinstance(body, dict):
         return None
     client_id, tables, where = body.get("client_id"), body.get("tables", []), body.get("where", {})
+    without_key = body.get("without_key", False)
     texts = [*where.items()] if isinstance(where, dict) else [(None, None)]
     if (
         type(client_id) is not int
         or not -(1 << 15) <= client_id < 1 << 15
         or not isinstance(tables, list)
+        or type(without_key) is not bool
         or not all(isinstance(each, str) for each in (*tables, *(text for pair in texts for text in pair)))
         or body.get("action") not in [each.value for each in SnapshotAction]
     ):
         return None
-    return client_id, SnapshotRequest(SnapshotAction(body["action"]), tuple(tables), where)
+    return client_id, SnapshotRequest(SnapshotAction(body["action"]), tuple(tables), where, without_key)

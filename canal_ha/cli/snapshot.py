@@ -21,6 +21,13 @@ LOOK_S = 1.0
 ENDED = ("done", "failed", "cancelled")
 
 
+_without_key = click.option(
+    "--without-key",
+    is_flag=True,
+    help="Also read tables without a key: each in one go. Changes wait meanwhile, and a fail-over begins it again.",
+)
+
+
 @click.group()
 def command() -> None:
     """Read the existing rows of tables into a client's stream, without a lock, while changes keep flowing.
@@ -45,8 +52,9 @@ def _client_options(command: Command) -> Command:
 @click.option(
     "--where", "where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
 )
+@_without_key
 @click.option("--watch", is_flag=True, help="Show the progress until the end.")
-def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **client: Any) -> None:
+def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, watch: bool, **client: Any) -> None:
     """Begin a snapshot. The client id must be subscribed."""
     conditions = {}
     for each in where:
@@ -55,7 +63,7 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], watch: bool, **client
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
     asked = _Client(**client)
-    state = asked.ask("start", tables=list(tables), where=conditions)
+    state = asked.ask("start", tables=list(tables), where=conditions, without_key=without_key)
     click.echo(_line(state))
     if watch:
         asked.watch()
@@ -78,9 +86,13 @@ def pause(**client: Any) -> None:
 
 @command.command()
 @_client_options
-def resume(**client: Any) -> None:
-    """Continue behind the last acknowledged chunk; also a snapshot that failed."""
-    click.echo(_line(_Client(**client).ask("resume")))
+@_without_key
+def resume(without_key: bool, **client: Any) -> None:
+    """Continue behind the last acknowledged chunk; also a snapshot that failed.
+
+    A table without a key begins again.
+    """
+    click.echo(_line(_Client(**client).ask("resume", without_key=without_key)))
 
 
 @command.command()
@@ -160,4 +172,6 @@ def _line(state: dict[str, Any]) -> str:
     text = (
         f"snapshot {state['id']} {state['phase']}: {state['rows']:,}{total} rows, {state['table']} of {tables} tables"
     )
+    if state["phase"] == "running" and state.get("attempt_rows"):
+        text += f" ({state['tables'][state['table']]} has no key: a fail-over begins it again)"
     return printable(f"{text}: {state['error']}" if state["error"] else text)

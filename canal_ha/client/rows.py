@@ -125,6 +125,7 @@ class Row:
         """Id of the snapshot that read this row; "" for a row of the binlog.
 
         A row of a snapshot is an INSERT, and the copy may have it already: insert or replace it.
+        For a table without a key it is `ID.ATTEMPT.PIECE`, see docs/protocol.md#snapshot-rows.
         """
         return self._event.snapshot
 

@@ -216,7 +216,8 @@ class Stream:
         self._acked = done.end
         if done.ack:
             cursor = self._meta.cursor(self.client_id)
-            snapshot = advanced(cursor.snapshot, done.snapshot) if cursor else ""
+            again = self._ring is not None and batch_id <= self._last_of_gone_rings
+            snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
             beside = mark or snapshot
             self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
 

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-SNAPSHOT_PROP = "canal.snapshot"  # key in Header.props; the value is the id of the snapshot that read the rows
+SNAPSHOT_PROP = "canal.snapshot"  # key in Header.props; see docs/protocol.md#snapshot-rows for the value
 
 
 class EntryType(IntEnum):

@@ -11,6 +11,7 @@ from typing import Any
 from canal_ha.errors import SnapshotRefused
 
 MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
+_LEFT_OUT = ("without_key", "attempt", "attempt_rows")  # of the text unless they are set: older nodes do not know them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class SnapshotState:
     total: rows of all tables as the server estimates them; 0 while unknown.
     began_ms, ended_ms: wall time; 0: not yet.
     error: why it failed; "" otherwise.
+    without_key: whether tables without a key may be read, in one go.
+    attempt: number of the read of a table without a key, larger than those of earlier attempts; 0 for other tables.
+    attempt_rows: acknowledged of that read.
     """
 
     id: str
@@ -68,6 +72,9 @@ class SnapshotState:
     began_ms: int = 0
     ended_ms: int = 0
     error: str = ""
+    without_key: bool = False
+    attempt: int = 0
+    attempt_rows: int = 0
 
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
@@ -90,7 +97,8 @@ class SnapshotState:
     @property
     def text(self) -> str:
         """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS."""
-        text = json.dumps(self.facts(), separators=(",", ":"), ensure_ascii=False)
+        facts = {name: value for name, value in self.facts().items() if value or name not in _LEFT_OUT}
+        text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
         return text
@@ -103,6 +111,32 @@ class SnapshotState:
     def active(self) -> bool:
         """Whether it is to be read on."""
         return self.phase is SnapshotPhase.RUNNING
+
+    def behind_table(self, at_ms: int) -> SnapshotState:
+        """Return the state once the last rows of the table are acknowledged. at_ms: wall time."""
+        state = replace(self, table=self.table + 1, key=(), attempt_rows=0)
+        return state if state.table < len(state.tables) else state.ended(SnapshotPhase.DONE, at_ms)
+
+    def new_attempt(self, now_ms: int) -> SnapshotState:
+        """Return the state when the read of a table without a key begins. The rows of an earlier attempt are void.
+
+        now_ms: wall time. It makes the number unique: a client may know rows of an attempt that it never acknowledged.
+        """
+        return replace(
+            self, key=(), rows=self.rows - self.attempt_rows, attempt=max(self.attempt + 1, now_ms), attempt_rows=0
+        )
+
+    def with_piece(self, rows: int) -> SnapshotState:
+        """Return the state once these next rows of an attempt are acknowledged."""
+        return replace(self, chunks=self.chunks + 1, rows=self.rows + rows, attempt_rows=self.attempt_rows + rows)
+
+    def without_attempt(self) -> SnapshotState:
+        """Return the state for a table with a key."""
+        return replace(self, attempt=0, attempt_rows=0)
+
+    def piece_id(self, number: int) -> str:
+        """Return the id that the rows of a piece of this attempt carry. number: from 1."""
+        return f"{self.id}.{self.attempt}.{number}"
 
     def ended(self, phase: SnapshotPhase, at_ms: int, error: str = "") -> SnapshotState:
         """Return the state after the end."""
@@ -121,11 +155,16 @@ class SnapshotAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """What a person asks. tables, where: as in SnapshotState; only for START and ADD."""
+    """What a person asks. The fields are those of SnapshotState.
+
+    tables, where: only for START and ADD.
+    without_key: for START and RESUME; RESUME keeps it if the snapshot has it.
+    """
 
     action: SnapshotAction
     tables: tuple[str, ...] = ()
     where: Mapping[str, str] = field(default_factory=dict)
+    without_key: bool = False
 
 
 def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
@@ -152,7 +191,8 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
         case SnapshotAction.PAUSE, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED:
             return replace(state, phase=SnapshotPhase.PAUSED)
         case SnapshotAction.RESUME, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED | SnapshotPhase.FAILED:
-            return replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="")
+            allowed = state.without_key or request.without_key
+            return replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="", without_key=allowed)
         case SnapshotAction.CANCEL, _ if going_on or state.phase is SnapshotPhase.FAILED:
             return state.ended(SnapshotPhase.CANCELLED, now_ms)
     raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
@@ -169,7 +209,8 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
             raise SnapshotRefused(f"{table} is no table: write schema.table")
     for table in request.where.keys() - set(request.tables):
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
-    return _checked(SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms))
+    state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms, without_key=request.without_key)
+    return _checked(state)
 
 
 def _checked(state: SnapshotState) -> SnapshotState:
@@ -198,13 +239,18 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
             table=0,
             key=state.key if kept[:1] == left[:1] else (),
             total=0,
+            rows=state.rows - state.attempt_rows,
+            without_key=state.without_key or added.without_key,
+            attempt_rows=0,
         )
     )
 
 
-def advanced(stored: str, progress: str) -> str:
+def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
     """Return the stored text after this progress; unchanged if it is of another snapshot, or older.
 
+    read_again: a newer feed reads on from the stored state. It makes a new attempt at a table without a key, so
+        progress of the attempt before does not count.
     A snapshot that somebody has paused or cancelled meanwhile stays so.
     """
     if not progress or not stored:
@@ -213,7 +259,9 @@ def advanced(stored: str, progress: str) -> str:
         old, new = SnapshotState.from_text(stored), SnapshotState.from_text(progress)
     except ValueError:
         return stored
-    if old is None or new is None or new.id != old.id or (new.chunks, new.table) < (old.chunks, old.table):
+    if old is None or new is None or new.id != old.id or (new.table, new.chunks) < (old.table, old.chunks):
+        return stored
+    if read_again and new.attempt:
         return stored
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
 

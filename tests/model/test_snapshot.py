@@ -129,3 +129,60 @@ def test_a_damaged_state_can_be_replaced() -> None:
     """A new snapshot begins; nothing else can be done."""
     start = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
     assert changed("{}", start, "new", 9) == SnapshotState("new", ("shop.orders",), began_ms=9)
+
+
+# ---- tables without a key
+
+
+def test_an_attempt_begins_its_table_again() -> None:
+    """Rows of the attempt before do not count any more, and no number comes twice, whatever the clock says."""
+    state = replace(BEGUN, rows=100, chunks=4, without_key=True)
+    first = state.new_attempt(5000)
+    broken = first.with_piece(30).with_piece(20)
+    assert (broken.rows, broken.chunks, broken.attempt, broken.attempt_rows) == (150, 6, 5000, 50)
+    assert broken.piece_id(2) == "a1.5000.2"
+    second = broken.new_attempt(4000)
+    assert (second.rows, second.chunks, second.attempt, second.attempt_rows) == (100, 6, 5001, 0)
+    behind = second.with_piece(60).behind_table(9)
+    assert (behind.rows, behind.table, behind.attempt_rows, behind.phase) == (160, 1, 0, SnapshotPhase.RUNNING)
+    assert behind.new_attempt(6000).rows == 160
+    assert behind.without_attempt().attempt == 0
+    end = behind.behind_table(9)
+    assert (end.phase, end.ended_ms) == (SnapshotPhase.DONE, 9)
+
+
+def test_an_older_node_reads_the_state_of_tables_with_keys() -> None:
+    """Fields that it does not know are there only if they say something."""
+    assert "attempt" not in BEGUN.text
+    assert "without_key" not in BEGUN.text
+    state = replace(BEGUN, without_key=True).new_attempt(7)
+    assert SnapshotState.from_text(state.text) == state
+
+
+def test_progress_of_a_broken_attempt_does_not_count_beside_the_next_one() -> None:
+    """The client may acknowledge its last batches while a new feed reads the table from its first row again."""
+    attempt = replace(BEGUN, without_key=True).new_attempt(7)
+    acknowledged = attempt.with_piece(5)
+    over = acknowledged.with_piece(5).behind_table(9)
+    assert advanced(acknowledged.text, over.text) == over.text
+    assert advanced(acknowledged.text, over.text, read_again=True) == acknowledged.text
+    keyed = replace(BEGUN, chunks=1)
+    assert advanced(BEGUN.text, keyed.text, read_again=True) == keyed.text
+
+
+def test_a_table_counts_more_than_chunks() -> None:
+    """A feed that reads a table again may need fewer chunks for it."""
+    long, behind = replace(BEGUN, chunks=9), replace(BEGUN, table=1, chunks=3)
+    assert advanced(long.text, behind.text) == behind.text
+    assert advanced(behind.text, long.text) == behind.text
+
+
+def test_tables_without_a_key_are_allowed_at_the_start_or_later() -> None:
+    """A snapshot that failed because of one is resumed with the permission, which it keeps."""
+    request = SnapshotRequest(SnapshotAction.START, ("a.b",), without_key=True)
+    assert changed("", request, "x", 1).without_key
+    failed_one = replace(BEGUN, phase=SnapshotPhase.FAILED)
+    resumed = changed(failed_one.text, SnapshotRequest(SnapshotAction.RESUME, without_key=True), "", 1)
+    assert resumed.without_key
+    paused = changed(resumed.text, SnapshotRequest(SnapshotAction.PAUSE), "", 1)
+    assert changed(paused.text, SnapshotRequest(SnapshotAction.RESUME), "", 1).without_key

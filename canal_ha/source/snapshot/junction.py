@@ -2,6 +2,9 @@
 
 Two threads pass segments on here, one at a time: the stream's feed, and the snapshot. A chunk enters between two
 transactions, never inside one. The lock is held while a full ring blocks either of them; closing the ring ends that.
+
+A table without a key has no windows. A hold stops the feed before changes that the read of the table does not see,
+until the pieces of the read have entered.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from canal_ha.errors import CanalError, SnapshotRefused
+from canal_ha.errors import CanalError, RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.snapshot.hold import Hold
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import KeyTexts, Window
 
@@ -79,6 +83,8 @@ class Junction:
         self._opened: Opened | None = None
         self._chunk: _Due | None = None
         self._failure: Exception | None = None
+        self._hold: Hold | None = None
+        self._held = False  # the feed waits, and nothing before the hold's end is left
         self._stopped = False
 
     # ---- the feed's thread
@@ -88,10 +94,9 @@ class Junction:
         with self._changed:
             if self._chunk or self._wanted:
                 self._step()
-            self._accept(segment)
-            self._last = segment
-            if self._window and self._watched:
-                self._record(segment, self._window, self._watched)
+            if self._hold:
+                segment = self._wait_in_hold(segment)
+            self._pass(segment)
 
     def moved(self, before: LogPosition | None, executed: str | None) -> None:
         """The feed goes on with another server.
@@ -106,6 +111,8 @@ class Junction:
             self._last = None
             if self._window:
                 self._window.altered = True
+            if self._hold:
+                self._hold.void = True
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -154,11 +161,88 @@ class Junction:
         return used
 
     def caught_up(self, end: Reached) -> bool:
-        """Whether the stream has passed a place of the binlog."""
+        """Whether the stream has passed a place of the binlog, or reads another server by now."""
         at = self._decoded()
-        return at is not None and end.by(at.journal, at.offset)
+        return at is not None and (at.server not in ("", end.server) or end.by(at.journal, at.offset))
+
+    # ---- the snapshot's thread, for a table without a key
+
+    def hold(self, hold: Hold) -> tuple[Reached, LogPosition | None] | None:
+        """Stop the stream where `hold` says; return `brought` and `before` of Opened. Return None once stopped."""
+        with self._changed:
+            self._hold = hold
+            while not self._stopped:
+                if at := self._boundary():
+                    return Reached.behind(at), self._before
+                self._changed.wait(_POLL_S)
+        return None
+
+    def limit(self, doubt: Reached, end: Reached) -> bool:
+        """Tell the hold what the read sees, see Hold, and wait until the stream has passed `end`.
+
+        Return False if the read cannot be used.
+        """
+        with self._changed:
+            hold = self._hold
+            assert hold is not None
+            hold.limit(doubt, end)
+            self._held = False
+            self._changed.notify_all()
+            while not (self._held or hold.void or self._stopped):
+                if (at := self._boundary()) and end.by(at.journal, at.offset + at.consumed):
+                    break
+                self._changed.wait(_POLL_S)
+            return not (hold.void or self._stopped)
+
+    def enter(self, make: Callable[[LogPosition], Segment]) -> bool:
+        """Pass a piece of the read on between two transactions; return False if the read cannot be used any more.
+
+        make: makes the segment for the stream behind a position. Raises what `make` and `accept` raise.
+        """
+        with self._changed:
+            hold = self._hold
+            assert hold is not None
+            while not (hold.void or self._stopped):
+                if at := self._boundary():
+                    self._accept(make(at))
+                    return True
+                self._changed.wait(_POLL_S)
+        return False
+
+    def release(self) -> None:
+        """End the hold."""
+        with self._changed:
+            self._hold = None
+            self._held = False
+            self._changed.notify_all()
 
     # ---- holding the lock
+
+    def _pass(self, segment: Segment) -> None:
+        self._accept(segment)
+        self._last = segment
+        if self._window and self._watched:
+            self._record(segment, self._window, self._watched)
+
+    def _wait_in_hold(self, segment: Segment) -> Segment:
+        """Pass what the hold lets pass; return the rest once all of it may pass. Raises RingClosed once stopped."""
+        while self._hold and (count := self._hold.passes(segment)) < len(segment):
+            if count:
+                self._pass(segment.slice(0, count))
+                segment = segment.slice(count, len(segment))
+            self._held = self._hold.end is not None
+            self._changed.notify_all()
+            self._changed.wait()
+            if self._stopped:
+                raise RingClosed("the stream was stopped while a snapshot held it")
+        return segment
+
+    def _boundary(self) -> LogPosition | None:
+        """Return the position behind all that the stream has brought; None inside a transaction, or if unknown."""
+        at, last = self._decoded(), self._last
+        if at is None or not at.journal or (last is not None and last.cut):
+            return None
+        return last.position(len(last) - 1, consumed=True) if last is not None and _inside(last, at) else at
 
     def _taken(self) -> Opened | None:
         opened, self._opened = self._opened, None
@@ -185,11 +269,7 @@ class Junction:
     def _passed(self, end: Reached, at: LogPosition) -> bool:
         """Whether the stream has passed the end of a window, and nothing behind the boundary `at`."""
         last = self._last
-        inside = last is not None and (split_journal(last.journal), last.offsets[-1]) >= (
-            split_journal(at.journal),
-            at.offset,
-        )
-        return not inside and end.by(at.journal, at.offset)
+        return not (last is not None and _inside(last, at)) and end.by(at.journal, at.offset)
 
     @staticmethod
     def _record(segment: Segment, window: Window, watched: Watched) -> None:
@@ -208,6 +288,11 @@ class Junction:
                 for index, kind in enumerate(kinds)
                 if kind in (EntryKind.DDL, EntryKind.QUERY)
             )
+
+
+def _inside(last: Segment, at: LogPosition) -> bool:
+    """Whether the stream has brought more than what lies before a boundary."""
+    return (split_journal(last.journal), last.offsets[-1]) >= (split_journal(at.journal), at.offset)
 
 
 def _brought(last: Segment | None, at: LogPosition) -> Reached:

@@ -14,8 +14,7 @@ from functools import partial
 from random import Random
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.history.history import History, TableHistory
+from canal_ha.decode.history.history import History
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -29,16 +28,14 @@ from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
-from canal_ha.source.snapshot.transaction import SnapshotTransactions
+from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Reached, Visibility
 from canal_ha.source.snapshot.window import Window
+from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
 LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
-BEFORE = -1  # the sub-index of a chunk's entries: the event at the same offset comes behind them
 
 _BEHIND_S = 0.2  # between looks whether the stream has caught up
-
-MakeDecoder = Callable[[Source, LogPosition, TableHistory], Decoder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +165,12 @@ class SnapshotReader:
             limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
         place = self.state.table
         target = self._target(source)
+        if target.key is None:
+            whole = TableWithoutKey(source, target, self._junction, self._make_decoder, self._limits, self._pause)
+            for state in whole.read(self.state):
+                self.state = state
+            return
+        self.state = self.state.without_attempt()
         pace = Pace(limits, target.size_bytes // target.count if target.count else 0)
         while self.state.active and self.state.table == place:
             try:
@@ -183,8 +186,8 @@ class SnapshotReader:
     def _target(self, source: SnapshotSource) -> SnapshotTarget:
         """Return the table that is being read, as it is now. Raises SnapshotRefused."""
         schema, name = _names(self.state.tables[self.state.table])
-        target = source.target(schema, name)
-        for column in target.key.names:
+        target = source.target(schema, name, without_key=self.state.without_key)
+        for column in target.key.names if target.key else ():
             if self._hides(schema, name, column):
                 raise SnapshotRefused(
                     f"{schema}.{name}: the client does not see column {column} of the key (a filter of fields, or"
@@ -196,6 +199,7 @@ class SnapshotReader:
         """Read one chunk and put it into the stream. Raises TableChanged, SelectTooLong, and ends of the reader."""
         began = time.monotonic()
         state = self.state
+        assert target.key is not None
         if state.key and not target.key.continues(state.key):
             state = replace(state, key=())  # the table got another key: begin it again
         schema, name = _names(state.tables[state.table])
@@ -297,9 +301,9 @@ def _after(state: SnapshotState, target: SnapshotTarget, rows: RawRows, *, finis
     """Return the state once these rows of a table are acknowledged. finished: they are its last ones."""
     state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows.count)
     if not finished:
+        assert target.key is not None
         return replace(state, key=target.key.texts(values_of(rows)))
-    state = replace(state, table=state.table + 1, key=())
-    return state if state.table < len(state.tables) else state.ended(SnapshotPhase.DONE, int(time.time() * 1000))
+    return state.behind_table(int(time.time() * 1000))
 
 
 def _changed(keys: TableKeys, segment: Segment) -> Iterator[Key]:

@@ -40,47 +40,62 @@ class RawRows:
     complete: bool
 
 
-def read_rows(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
-    """Run a SELECT and return its rows; stop behind the row that exceeds `most_bytes`.
+class RowStream:
+    """The rows of a SELECT, piece by piece. The server waits while nobody takes them.
 
-    The connection is useless afterwards if the rows are not complete. Raises SourceUnavailable when the connection
-    breaks, and PyMySQL's own errors for the server's.
+    The connection is useless until all rows are taken. Everything raises SourceUnavailable when the connection breaks,
+    and PyMySQL's own errors for the server's.
     """
-    connection: Any = session.connection
-    connection._execute_command(COMMAND.COM_QUERY, sql)
-    columns = connection._read_packet()
-    if not columns.is_resultset_packet():
-        raise SourceUnavailable(f"{session.where.address}: a statement without rows: {sql[:200]}")
-    for _ in range(columns.read_length_encoded_integer()):
+
+    def __init__(self, session: SourceSession, sql: str) -> None:
+        """Run the SELECT."""
+        connection: Any = session.connection
+        connection._execute_command(COMMAND.COM_QUERY, sql)
+        columns = connection._read_packet()
+        if not columns.is_resultset_packet():
+            raise SourceUnavailable(f"{session.where.address}: a statement without rows: {sql[:200]}")
+        for _ in range(columns.read_length_encoded_integer()):
+            connection._read_packet()
         connection._read_packet()
-    connection._read_packet()
-    return _rows(session, connection, most_bytes)
+        self._session = session
+        self._connection = connection
+        self._data = bytearray()
+
+    def take(self, most_bytes: int, most_rows: int = 0) -> RawRows:
+        """Return the next rows; stop behind the row that exceeds the bytes, or reaches the number of rows.
+
+        most_rows: 0 for any number.
+        """
+        data = self._data
+        at = count = 0  # `at`: where the next packet starts
+        last = -1
+        started = 0  # where the row starts that the next packet begins or continues
+        while True:
+            size = len(data)
+            while at + _HEADER < size:
+                length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                stop = at + _HEADER + length
+                if stop > size:
+                    break
+                if started == at and length <= _END_BYTES_MOST and data[at + _HEADER] == _END:
+                    return RawRows(memoryview(data)[:at], count, last, complete=True)
+                if started == at and data[at + _HEADER] == _ERROR:
+                    pymysql.err.raise_mysql_exception(bytes(data[at + _HEADER : stop]))
+                at = stop
+                if length != _WHOLE:
+                    count += 1
+                    last, started = started, at
+                    if count == most_rows:
+                        break
+            if count and (count == most_rows or started > most_bytes):
+                self._data = data[started:]
+                return RawRows(memoryview(data)[:started], count, last, complete=False)
+            data += _received(self._session, self._connection)
 
 
-def _rows(session: SourceSession, connection: Any, most_bytes: int) -> RawRows:
-    """Take bytes until the packet that ends the result."""
-    data = bytearray()
-    at = count = 0  # `at`: where the next packet starts
-    last = -1
-    started = 0  # where the row starts that the next packet begins or continues
-    while True:
-        data += _received(session, connection)
-        size = len(data)
-        while at + _HEADER < size:
-            length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-            stop = at + _HEADER + length
-            if stop > size:
-                break
-            if started == at and length <= _END_BYTES_MOST and data[at + _HEADER] == _END:
-                return RawRows(memoryview(data)[:at], count, last, complete=True)
-            if started == at and data[at + _HEADER] == _ERROR:
-                pymysql.err.raise_mysql_exception(bytes(data[at + _HEADER : stop]))
-            at = stop
-            if length != _WHOLE:
-                count += 1
-                last, started = started, at
-        if count and started > most_bytes:
-            return RawRows(memoryview(data)[:started], count, last, complete=False)
+def read_rows(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+    """Run a SELECT and return its rows; stop behind the row that exceeds `most_bytes`. See RowStream."""
+    return RowStream(session, sql).take(most_bytes)
 
 
 def _received(session: SourceSession, connection: Any) -> bytes:

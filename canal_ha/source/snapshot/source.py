@@ -36,6 +36,10 @@ _SIZES = (
     "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size FROM information_schema.tables"
     " WHERE table_schema = %s AND table_name = %s"
 )
+_TRANSACTIONS = (
+    "SELECT e.transactions AS able FROM information_schema.tables t JOIN information_schema.engines e"
+    " ON e.engine = t.engine WHERE t.table_schema = %s AND t.table_name = %s"
+)
 
 _UNKNOWN_S = 1.0  # between questions what a standby has
 
@@ -44,7 +48,7 @@ _NO_SUCH_INDEX = 1176
 _TOO_LONG = {3024, 1969}  # ER_QUERY_TIMEOUT of MySQL, ER_STATEMENT_TIMEOUT of MariaDB
 _AGAIN = {_TABLE_CHANGED, _NO_SUCH_INDEX, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 _GONE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
-_NO_RIGHT = {
+NO_RIGHT = {
     ER.TABLEACCESS_DENIED_ERROR,
     ER.COLUMNACCESS_DENIED_ERROR,
     ER.DBACCESS_DENIED_ERROR,
@@ -65,12 +69,13 @@ class SelectTooLong(Exception):
 class SnapshotTarget:
     """One table as it is now.
 
+    key: None only if a table without one was asked for.
     definition: what `definition` returns while the table stays as it is.
     count, size_bytes: of its rows, as the server estimates them.
     """
 
     table: SnapshotTable
-    key: TableKey
+    key: TableKey | None
     definition: str
     count: int
     size_bytes: int
@@ -98,6 +103,7 @@ class SnapshotSource:
     """A connected server. Raises SourceUnavailable, SourceRefused.
 
     server, way: of the connection.
+    xa: when the stream brings the rows of XA transactions.
     """
 
     def __init__(
@@ -119,7 +125,7 @@ class SnapshotSource:
         self._fetch = fetch
         self._opening = opening
         self._select_s = select_s
-        self._locks = config.xa is WhenXa.PREPARE  # the stream brings rows before a SELECT can see them
+        self.xa = config.xa  # with PREPARE, the stream brings rows before a SELECT can see them
         self._session = SourceSession(config, config.master, opening=opening)
         self.server: Flavor = examine(self._session)
         self._prepare()
@@ -168,27 +174,31 @@ class SnapshotSource:
                 f"{self._session.where.address}: it lacks changes that the stream has read from the other server; the"
                 " snapshot goes on when it has caught up, or takes writes as the new master"
             ) from error
-        self._checked, self._had = before, self._end()
+        self._checked, self._had = before, self.end()
 
     # ---- tables
 
-    def target(self, schema: str, name: str) -> SnapshotTarget:
-        """Return a table as it is now. Raises SnapshotRefused if it is gone, or cannot be read in chunks."""
+    def target(self, schema: str, name: str, *, without_key: bool = False) -> SnapshotTarget:
+        """Return a table as it is now. Raises SnapshotRefused if it is gone, or has no key.
+
+        without_key: return it also if it has no key.
+        """
         definition = self.definition(schema, name)
         columns = columns_of(definition)
         if not columns:
             raise SnapshotRefused(f"{schema}.{name}: its definition cannot be read: leave the table out")
         table = f"{quoted(schema)}.{quoted(name)}"
-        with self._translating(schema, name):
+        with self.translating(schema, name):
             charsets = {str(row["name"]): str(row["charset"]) for row in self._session.ask(_CHARSETS, schema, name)}
             key = key_of(columns, charsets, self._session.ask(f"SHOW INDEX FROM {table}"))
             sizes = self._session.ask(_SIZES, schema, name)
-        if key is None:
+        if key is None and not without_key:
             raise SnapshotRefused(
-                f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, or leave"
-                " the table out. A key on a part of a column, or on an expression, does not help"
+                f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, leave"
+                " the table out, or run `canal-ha snapshot resume --without-key` to read it in one go. A key on a part"
+                " of a column, or on an expression, does not help"
             )
-        made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names)
+        made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names if key else None)
         count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
         return SnapshotTarget(made, key, definition, count, size)
 
@@ -196,6 +206,12 @@ class SnapshotSource:
         """Return how many rows the server believes a table to have."""
         sizes = self._session.query(_SIZES, schema, name)
         return int(sizes[0]["count"]) if sizes else 0
+
+    def transactional(self, target: SnapshotTarget) -> bool:
+        """Return whether a consistent snapshot holds for a table."""
+        schema = target.table.schema
+        rows = self._session.query(_TRANSACTIONS, schema.schema, schema.name)
+        return any(row["able"] == "YES" for row in rows)
 
     def definition(self, schema: str, name: str) -> str:
         """Return a text that changes with the columns of a table. Raises SnapshotRefused if the table is gone."""
@@ -231,32 +247,51 @@ class SnapshotSource:
         Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         schema, name = target.table.schema.schema, target.table.schema.name
-        if self._had and reached.by(self._had.journal, self._had.offset):
-            reached = self._had  # a SELECT has to see it, and the stream leaves out some of it
-        locks = wait_visible(self._session, self.way, reached, pause) or self._locks
+        locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
-        with self._translating(schema, name):
+        with self.translating(schema, name):
             rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()
             self._session = SourceSession(self._config, self._config.master, opening=self._opening)
             self._prepare()
-        end = self._end()
+        end = self.end()
         if self.way is Visibility.CONSISTENT_SNAPSHOT:
             self._session.query("ROLLBACK")
         if self.definition(schema, name) != target.definition:
             raise TableChanged
         return Read(rows, end, seconds)
 
-    def _end(self) -> Reached:
-        """Return the end of the binlog."""
-        status = self._session.query(self.server.status_statement)[0]
+    def to_see(self, brought: Reached) -> Reached:
+        """Return the place before which a SELECT has to see everything.
+
+        brought: what the stream has brought. It leaves out some of what the server had at `check`.
+        """
+        had = self._had
+        return had if had and brought.by(had.journal, had.offset) else brought
+
+    def session(self) -> SourceSession:
+        """Return another session with the server, without a limit for the time of a SELECT. The caller closes it."""
+        session = SourceSession(self._config, self._config.master, opening=self._opening)
+        session.query(SESSION)
+        session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        limit = "max_statement_time" if self.server.mariadb else "max_execution_time"
+        with suppress(pymysql.MySQLError):  # MySQL 5.6 has none
+            session.ask(f"SET SESSION {limit} = 0")
+        with suppress(pymysql.MySQLError):
+            session.ask(_GIPK)
+        return session
+
+    def end(self, session: SourceSession | None = None) -> Reached:
+        """Return the present end of the binlog. session: the one to ask over; the source's own by default."""
+        status = (session or self._session).query(self.server.status_statement)[0]
         return Reached(str(status["File"]), int(status["Position"]), self.server.identity)
 
     def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
         schema, key = target.table.schema, target.key
+        assert key is not None
         conditions = [f"({where}\n)"] if where else []  # the condition may end in a comment
         if behind:
             conditions.append(f"({key.condition(behind)})")
@@ -272,8 +307,8 @@ class SnapshotSource:
         return sql
 
     @contextmanager
-    def _translating(self, schema: str, name: str) -> Iterator[None]:
-        """Turn the errors of statements about a table into ours."""
+    def translating(self, schema: str, name: str) -> Iterator[None]:
+        """Turn the errors of statements about a table into ours, TableChanged, or SelectTooLong."""
         where = self._session.where
         try:
             yield
@@ -284,13 +319,13 @@ class SnapshotSource:
             if errno in _AGAIN:
                 raise TableChanged from error
             text = f"{where.address}: {schema}.{name}: {error.args[-1] if error.args else error} ({errno})"
-            if errno in _NO_RIGHT:
+            if errno in NO_RIGHT:
                 text += f"; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO {where.account}"
                 if self.way is Visibility.LOCKING_READ:
                     text += (
                         ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
                         " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
                     )
-            if errno in _NO_RIGHT | _GONE | _WRONG:
+            if errno in NO_RIGHT | _GONE | _WRONG:
                 raise SnapshotRefused(text) from error
             raise SourceUnavailable(text) from error

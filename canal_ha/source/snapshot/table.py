@@ -34,16 +34,17 @@ class SnapshotTable:
 
     __slots__ = ("images", "key", "schema", "select_list", "table_map")
 
-    def __init__(self, schema: TableSchema, server: Flavor, key: Sequence[str] = ()) -> None:
+    def __init__(self, schema: TableSchema, server: Flavor, key: Sequence[str] | None = ()) -> None:
         """Prepare for a table.
 
         schema: its columns, with type texts as SHOW CREATE TABLE prints them.
         server: the server, as it is now.
         key: the columns of a key over NOT NULL columns, in its order; by default the primary key's in table order.
+            None for a table without one.
         Raises SnapshotRefused if the table has no key, or a column of a type that is unknown.
         """
         self.schema = schema
-        self.key = _key(schema, key)
+        self.key = () if key is None else _key(schema, key)
         columns = [_EventColumn(schema, column, server.mariadb) for column in schema.columns]
         self.select_list = ", ".join(column.expression for column in columns)
         counted = with_collation(server.mariadb)

@@ -23,6 +23,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.snapshot.table import TABLE_ID, SnapshotTable
 
+BEFORE = -1  # the sub-index of a chunk's entries: the event at the same offset comes behind them
 EVENT_BYTES = 16384  # after which a rows event ends; a server ends them at 8 KiB
 
 _HEADER_BYTES = 19

@@ -83,7 +83,7 @@ def wait_visible(session: SourceSession, way: Visibility, reached: Reached, paus
     Raises SourceUnavailable, SourceRefused.
     """
     if way is Visibility.CONSISTENT_SNAPSHOT:
-        _await_snapshot(session, reached, pause)
+        consistent_snapshot(session, reached, pause)
     elif way is Visibility.OWNED_GTIDS:
         return not _await_owned(session, pause)
     elif way is Visibility.LOG_STATUS:
@@ -91,14 +91,20 @@ def wait_visible(session: SourceSession, way: Visibility, reached: Reached, paus
     return way is Visibility.LOCKING_READ
 
 
-def _await_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> None:
+def consistent_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> tuple[str, int]:
+    """Open a transaction of MariaDB that sees everything before `reached`; return where it stands in the binlog.
+
+    It sees every transaction before that journal and offset, and none behind it. The arguments are those of
+    `wait_visible`.
+    """
     wait_s = _FIRST_PAUSE_S
     while True:
         session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         rows = session.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
         at = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
-        if reached.by(at["binlog_snapshot_file"], int(at["binlog_snapshot_position"])):
-            return
+        journal, offset = at["binlog_snapshot_file"], int(at["binlog_snapshot_position"])
+        if reached.by(journal, offset):
+            return journal, offset
         session.query("ROLLBACK")
         pause(wait_s)
         wait_s = min(_LONGEST_PAUSE_S, wait_s * 2)
