@@ -1,7 +1,8 @@
 """The key of a table: which columns a snapshot reads it by, and where a chunk begins. Pure.
 
 A key is a primary key, or else a unique key of columns that are never NULL. The server compares and orders keys; here
-they are only copied from a row into the next SELECT, so no collation matters.
+they are only copied from a row into the next SELECT. A kept text names the order in which it was read, because another
+collation or another type puts other rows behind it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from zlib import crc32
 
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.model.table import Column
@@ -23,6 +25,8 @@ _CHARSET = re.compile(r"[a-z0-9_]+")
 _NUMBERS = frozenset(
     {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "numeric", "float", "double", "year"}
 )
+NO_COLLATION = ("", "")
+
 _QUOTED_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
 _ADDRESSES = {"inet4": 4, "inet6": 16, "uuid": 16}  # bytes, as which they are selected
 _BINARY = frozenset({"binary", "varbinary"})
@@ -45,6 +49,7 @@ class KeyColumn:
     place: among the table's columns.
     charset: of a text; "" for others.
     cast: the type as which it is selected, compared and ordered; "" for its own.
+    order: what orders the values, a collation for example; "" for numbers and bytes.
     """
 
     name: str
@@ -52,6 +57,11 @@ class KeyColumn:
     form: _Form
     charset: str = ""
     cast: str = ""
+    order: str = ""
+
+    @property
+    def _head(self) -> str:
+        return f"{self.name}:{self.order}" if self.order else self.name
 
     @property
     def expression(self) -> str:
@@ -59,15 +69,15 @@ class KeyColumn:
         return f"CAST({quoted(self.name)} AS {self.cast})" if self.cast else quoted(self.name)
 
     def text(self, value: bytes) -> str:
-        """Return the text to keep for a value as the server sent it: its name, and what `literal` reads."""
+        """Return the text to keep for a value as the server sent it: its name and order, and what `literal` reads."""
         kept = "0x" + value.hex() if self.form is _Form.HEX else value.decode("ascii")
-        return f"{self.name}={kept}"
+        return f"{self._head}={kept}"
 
     def literal(self, text: str) -> str:
-        """Return the SQL for a kept text. Raises ValueError for a text of another column."""
-        name, _, kept = text.rpartition("=")
+        """Return the SQL for a kept text. Raises ValueError for a text of another column, or of another order."""
+        head, _, kept = text.rpartition("=")
         pattern = {_Form.NUMBER: _NUMBER, _Form.QUOTED: _QUOTED, _Form.HEX: _HEX}[self.form]
-        if name != self.name or not pattern.fullmatch(kept):
+        if head != self._head or not pattern.fullmatch(kept):
             raise ValueError(f"{text!r} is no value of the key column {self.name}")
         if self.form is _Form.HEX:
             return f"{self.charset and '_' + self.charset} X'{kept[2:]}'"
@@ -122,12 +132,13 @@ class TableKey:
 
 
 def key_of(
-    columns: Sequence[Column], charsets: Mapping[str, str], indexes: Iterable[Mapping[str, Any]]
+    columns: Sequence[Column], collations: Mapping[str, tuple[str, str]], indexes: Iterable[Mapping[str, Any]]
 ) -> TableKey | None:
     """Return the key of a table; None if it has none.
 
     columns: of the table.
-    charsets: of its text columns, by the name of the column, as the server knows them.
+    collations: the character set and the collation of its text columns, by the name of the column, as the server knows
+        them.
     indexes: the rows of SHOW INDEX.
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -137,7 +148,7 @@ def key_of(
     places = {column.name.lower(): place for place, column in enumerate(columns)}
     for index in sorted(found, key=lambda name: (name != "PRIMARY", name)):
         parts = sorted(found[index], key=lambda row: int(row["Seq_in_index"]))
-        made = [_column(row, columns, places, charsets) for row in parts]
+        made = [_column(row, columns, places, collations) for row in parts]
         whole = tuple(each for each in made if each is not None)
         if len(whole) == len(parts):
             seen = parts[0].get("Visible", "YES") == "YES" and parts[0].get("Ignored", "NO") == "NO"
@@ -147,7 +158,10 @@ def key_of(
 
 
 def _column(
-    row: Mapping[str, Any], columns: Sequence[Column], places: Mapping[str, int], charsets: Mapping[str, str]
+    row: Mapping[str, Any],
+    columns: Sequence[Column],
+    places: Mapping[str, int],
+    collations: Mapping[str, tuple[str, str]],
 ) -> KeyColumn | None:
     """Return a column of a key; None if the key cannot be used because of it."""
     name = row.get("Column_name")  # None for an expression
@@ -157,16 +171,17 @@ def _column(
     column = columns[place]
     kind = re.split(r"[ (]", column.mysql_type.lower(), maxsplit=1)[0]
     if kind in _BY_NUMBER:
-        return KeyColumn(column.name, place, _Form.NUMBER, cast="UNSIGNED")
+        labels = "" if kind == "bit" else f"{crc32(column.mysql_type.encode()):08x}"
+        return KeyColumn(column.name, place, _Form.NUMBER, cast="UNSIGNED", order=labels)
     if kind in _ADDRESSES:
         return KeyColumn(column.name, place, _Form.HEX, cast=f"BINARY({_ADDRESSES[kind]})")
     if kind in _NUMBERS:
         return KeyColumn(column.name, place, _Form.NUMBER)
     if kind in _QUOTED_TYPES:
-        return KeyColumn(column.name, place, _Form.QUOTED)
+        return KeyColumn(column.name, place, _Form.QUOTED, order=kind)
     if kind in _BINARY:
         return KeyColumn(column.name, place, _Form.HEX)
-    charset = charsets.get(column.name, "")
+    charset, collation = collations.get(column.name, NO_COLLATION)
     if kind in _TEXTS and _CHARSET.fullmatch(charset):
-        return KeyColumn(column.name, place, _Form.HEX, "" if charset == "binary" else charset)
+        return KeyColumn(column.name, place, _Form.HEX, "" if charset == "binary" else charset, order=collation)
     return None

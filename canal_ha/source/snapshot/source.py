@@ -28,9 +28,9 @@ from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visib
 Fetch = Callable[[str, str], str | None]
 
 _GIPK = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # MySQL 8.0.30 and later
-_CHARSETS = (
-    "SELECT column_name AS name, character_set_name AS charset FROM information_schema.columns"
-    " WHERE table_schema = %s AND table_name = %s AND character_set_name IS NOT NULL"
+_COLLATIONS = (
+    "SELECT column_name AS name, character_set_name AS charset, collation_name AS collation"
+    " FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND character_set_name IS NOT NULL"
 )
 _SIZES = (
     "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size FROM information_schema.tables"
@@ -189,8 +189,11 @@ class SnapshotSource:
             raise SnapshotRefused(f"{schema}.{name}: its definition cannot be read: leave the table out")
         table = f"{quoted(schema)}.{quoted(name)}"
         with self.translating(schema, name):
-            charsets = {str(row["name"]): str(row["charset"]) for row in self._session.ask(_CHARSETS, schema, name)}
-            key = key_of(columns, charsets, self._session.ask(f"SHOW INDEX FROM {table}"))
+            collations = {
+                str(row["name"]): (str(row["charset"]), str(row["collation"]))
+                for row in self._session.ask(_COLLATIONS, schema, name)
+            }
+            key = key_of(columns, collations, self._session.ask(f"SHOW INDEX FROM {table}"))
             sizes = self._session.ask(_SIZES, schema, name)
         if key is None and not without_key:
             raise SnapshotRefused(

@@ -36,7 +36,7 @@ COLUMNS = (
     Column("addr", "inet6"),
     Column("doc", "json"),
 )
-CHARSETS = {"Name": "utf8mb4"}
+COLLATIONS = {"Name": ("utf8mb4", "utf8mb4_bin")}
 
 
 def index(name: str, *columns: str | None, **more: Any) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def index(name: str, *columns: str | None, **more: Any) -> list[dict[str, Any]]:
 
 def key(*columns: str) -> TableKey:
     """Return the primary key of these columns."""
-    found = key_of(COLUMNS, CHARSETS, index("PRIMARY", *columns))
+    found = key_of(COLUMNS, COLLATIONS, index("PRIMARY", *columns))
     assert found is not None
     return found
 
@@ -61,8 +61,8 @@ def key(*columns: str) -> TableKey:
 def test_the_primary_key_comes_first() -> None:
     """Then unique keys by name; those that cannot tell every row apart are left out."""
     unique = index("a", "raw") + index("b", "id", Sub_part=3)
-    assert key_of(COLUMNS, CHARSETS, unique + index("PRIMARY", "id")).names == ("id",)  # type: ignore[union-attr]  # there
-    assert key_of(COLUMNS, CHARSETS, unique).names == ("raw",)  # type: ignore[union-attr]  # as above
+    assert key_of(COLUMNS, COLLATIONS, unique + index("PRIMARY", "id")).names == ("id",)  # type: ignore[union-attr]  # there
+    assert key_of(COLUMNS, COLLATIONS, unique).names == ("raw",)  # type: ignore[union-attr]  # as above
     for unusable in (
         index("a", "id", Null="YES"),
         index("a", "Name", Sub_part=5),
@@ -70,7 +70,7 @@ def test_the_primary_key_comes_first() -> None:
         index("a", "id", Non_unique=1),
         index("a", "doc"),
     ):
-        assert key_of(COLUMNS, CHARSETS, unusable) is None
+        assert key_of(COLUMNS, COLLATIONS, unusable) is None
     assert key_of(COLUMNS, {}, index("a", "Name")) is None
 
 
@@ -80,7 +80,7 @@ def test_the_condition_begins_behind_a_key() -> None:
     assert one.condition(one.texts([b"7"])) == "`id` > 7"
     two = key("Name", "id")
     texts = two.texts([b"7", "a'ü".encode()])
-    assert texts == ("Name=0x6127c3bc", "id=7")
+    assert texts == ("Name:utf8mb4_bin=0x6127c3bc", "id=7")
     assert two.condition(texts) == (
         "`Name` >= _utf8mb4 X'6127c3bc' AND (`Name` > _utf8mb4 X'6127c3bc'"
         " OR (`Name` = _utf8mb4 X'6127c3bc' AND (`id` > 7)))"
@@ -88,7 +88,12 @@ def test_the_condition_begins_behind_a_key() -> None:
     assert two.order == "`Name`, `id`"
     others = key("raw", "at", "kind", "addr")
     texts = others.texts([b"", b"", b"\0'\xff", b"2020-01-02 03:04:05.000006", b"2", b"\x01" * 16])
-    assert texts == ("raw=0x0027ff", "at=2020-01-02 03:04:05.000006", "kind=2", "addr=0x" + "01" * 16)
+    assert texts == (
+        "raw=0x0027ff",
+        "at:datetime=2020-01-02 03:04:05.000006",
+        "kind:61a5b846=2",
+        "addr=0x" + "01" * 16,
+    )
     assert "`at` > '2020-01-02 03:04:05.000006'" in others.condition(texts)
     assert others.order.endswith("CAST(`kind` AS UNSIGNED), CAST(`addr` AS BINARY(16))")
     assert others.index == ""
@@ -100,8 +105,26 @@ def test_a_text_that_is_no_value_of_the_key_never_becomes_sql(text: str) -> None
     """Whoever can write a cursor must not write statements."""
     assert not key("id").continues((text,))
     assert not key("id").continues(())
-    assert not key("at").continues(("at=2020' OR '1",))
-    assert not key("Name").continues(("Name=0x6' OR X'61",))
+    assert not key("at").continues(("at:datetime=2020' OR '1",))
+    assert not key("Name").continues(("Name:utf8mb4_bin=0x6' OR X'61",))
+
+
+def test_a_place_in_another_order_is_no_place() -> None:
+    """Another collation, other labels or another type of time put other rows behind a key."""
+
+    def keys(collation: str, labels: str, time: str) -> TableKey:
+        columns = (Column("a", "varchar(9)"), Column("b", f"enum({labels})"), Column("c", time))
+        found = key_of(columns, {"a": ("utf8mb4", collation)}, index("PRIMARY", "a", "b", "c"))
+        assert found is not None
+        return found
+
+    one = keys("utf8mb4_bin", "'a','b'", "datetime(3)")
+    texts = one.texts([b"x", b"1", b"2020-01-01 00:00:00.000"])
+    assert one.continues(texts)
+    assert keys("utf8mb4_bin", "'a','b'", "datetime").continues(texts)
+    assert not keys("utf8mb4_general_ci", "'a','b'", "datetime(3)").continues(texts)
+    assert not keys("utf8mb4_bin", "'b','a'", "datetime(3)").continues(texts)
+    assert not keys("utf8mb4_bin", "'a','b'", "timestamp(3)").continues(texts)
 
 
 # ---- pace
