@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -336,6 +337,109 @@ def test_the_key_of_the_table_changes_meanwhile(
         keys = [each.key for each in stream.states()]
     assert last.rows == 12
     assert keys[:2] == [("id=3",), ("uid=3",)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("ALTER TABLE {0} DROP COLUMN w", {"id", "v"}),
+        ("ALTER TABLE {0} ADD COLUMN x INT NOT NULL DEFAULT 7 AFTER id, DROP COLUMN w", {"id", "v", "x"}),
+        ("ALTER TABLE {0} DROP PRIMARY KEY, ADD PRIMARY KEY (w, id)", {"id", "v", "w"}),
+        ("ALTER TABLE {0} DROP PRIMARY KEY, ADD UNIQUE KEY (id)", {"id", "v", "w"}),
+    ],
+    ids=["drop", "drop and add", "another key", "unique instead of primary"],
+)
+def test_no_row_is_lost_when_columns_or_keys_change_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, statement: str, columns: set[str]
+) -> None:
+    """Rows behind the statement have its columns, and a new key begins the table again."""
+    table = filled(source_server, database, 9)
+    source_server.execute(f"ALTER TABLE {table} ADD COLUMN w INT NOT NULL DEFAULT 5", f"UPDATE {table} SET w = -id")
+    Between(monkeypatch, source_server, statement.format(table))
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert ids(copy) == list(range(1, 10))
+    assert all(set(copy.rows[table, (str(number),)]) == columns for number in range(4, 10))
+
+
+def test_the_key_is_dropped_meanwhile(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot ends with an error that says what to do. If tables without a key are allowed, it goes on."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"ALTER TABLE {table} DROP PRIMARY KEY")
+    with SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW) as stream:
+        assert "canal-ha snapshot resume --without-key" in stream.failed().error
+        assert not stream.failures
+    source_server.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+    Between(monkeypatch, source_server, f"ALTER TABLE {table} DROP PRIMARY KEY")
+    copy = Copy({table: ("id",)})
+    allowed = replace(state(table), without_key=True)
+    with SnapshotStream(source_server, rf"{database}\..*", allowed, copy, limits=FEW) as stream:
+        assert stream.done().attempt_rows == 0
+    assert ids(copy) == list(range(1, 10))
+
+
+SHAPES = {
+    "partitioned by range": (
+        "id INT, v VARCHAR(50), PRIMARY KEY (id)",
+        "PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (4), PARTITION b VALUES LESS THAN MAXVALUE)",
+    ),
+    "partitioned by hash": ("id INT, v VARCHAR(50), PRIMARY KEY (id)", "PARTITION BY HASH (id) PARTITIONS 4"),
+    "virtual column": ("id INT PRIMARY KEY, v VARCHAR(50), w INT AS (id * 2) VIRTUAL", ""),
+    "stored column": ("id INT PRIMARY KEY, v VARCHAR(50), w VARCHAR(60) AS (CONCAT(v, id)) STORED", ""),
+    "unique key beside one that may be NULL": (
+        "id INT NOT NULL, v VARCHAR(50), UNIQUE KEY a (v), UNIQUE KEY b (id)",
+        "",
+    ),
+}
+
+
+# MariaDB has no generated columns that are NOT NULL, and so none in such a key
+MYSQL_SHAPES = {
+    "stored column in the key": ("id INT, v VARCHAR(50), w INT AS (-id) STORED, PRIMARY KEY (w)", ""),
+    "unique key of a stored column": ("id INT, v VARCHAR(50), w INT AS (10 - id) STORED NOT NULL, UNIQUE KEY (w)", ""),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tables_of_every_shape(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each row comes once, equal to the table's, also if it changes meanwhile."""
+    _check_shape(source_server, database, monkeypatch, *SHAPES[name])
+
+
+@pytest.mark.parametrize("name", MYSQL_SHAPES)
+def test_generated_columns_in_the_key(mysql: MySQL, database: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """They order the rows like others."""
+    _check_shape(mysql, database, monkeypatch, *MYSQL_SHAPES[name])
+
+
+def _check_shape(server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, columns: str, more: str) -> None:
+    """Compare a snapshot of a table beside changes with the table."""
+    table = f"{database}.t"
+    server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} ({columns}) {more}",
+        *(f"INSERT INTO {table} (id, v) VALUES ({number}, 'old{number}')" for number in range(1, 10)),
+    )
+    Between(
+        monkeypatch,
+        server,
+        f"UPDATE {table} SET v = 'new' WHERE id = 5",
+        f"DELETE FROM {table} WHERE id = 6",
+        f"UPDATE {table} SET id = 40 WHERE id = 4",
+        f"INSERT INTO {table} (id, v) VALUES (41, 'new41')",
+    )
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(server)
+    expected = server.query(f"SELECT * FROM {table}")
+    assert {int(key[0] or 0): row for (_, key), row in copy.rows.items()} == {
+        row["id"]: {name: None if value is None else str(value) for name, value in row.items()} for row in expected
+    }
 
 
 # the type of the key before and behind a statement, and values in the order that the key has before it

@@ -177,6 +177,8 @@ class SnapshotReader:
                 self._read_chunk(source, target, pace)
             except TableChanged:
                 target = self._target(source)
+                if target.key is None:
+                    return
             except SelectTooLong as error:
                 if not pace.too_long():
                     raise SnapshotRefused(
