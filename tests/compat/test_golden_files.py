@@ -9,7 +9,7 @@ import pytest
 from canal_ha.config.model import DecodeOptions
 from lab import differences, golden, variants
 from lab.variants import COUNTED, VARIANTS, Variant
-from tests.decode.conftest import zone
+from tests.time_zone import zone
 
 
 @pytest.fixture(autouse=True)

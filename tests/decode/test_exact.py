@@ -16,8 +16,8 @@ from canal_ha.decode.table_map import parse_table_map
 from canal_ha.errors import MalformedEvent, SinkRefused
 from canal_ha.model.position import LogPosition
 from lab.dump import JOURNAL, ColumnType, Dump, decoder, entries, packed, segments, table_map
-from tests.decode.conftest import zone
 from tests.decode.documents import document, opaque
+from tests.time_zone import zone
 
 MYSQL, MARIADB = b"9.7.4", b"10.11.6-MariaDB-log"
 UUID = bytes.fromhex("123e4567e89b12d3a456426655440000")

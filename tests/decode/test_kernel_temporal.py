@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from canal_ha.decode.kernel import temporal
-from tests.decode.conftest import zone
+from tests.time_zone import zone
 
 
 def text(put: Callable[..., None], *arguments: object) -> bytes:

@@ -17,6 +17,7 @@ from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
 from tests.node.snapshots import Copy, SnapshotStream, state
+from tests.time_zone import zone
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -244,18 +245,23 @@ def test_a_hidden_key_is_refused(
 
 
 class Between:
-    """Runs statements between a chunk's SELECT and the look at the end of the binlog, once."""
+    """Runs statements between a chunk's SELECT and the look at the end of the binlog, once.
 
-    def __init__(self, patch: pytest.MonkeyPatch, server: SqlServer, *statements: str, before: bool = False) -> None:
+    before: before the SELECT instead. at: the number of the SELECT, from 1.
+    """
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, server: SqlServer, *statements: str, before: bool = False, at: int = 2
+    ) -> None:
         self.reads = 0
         self.threads: list[threading.Thread] = []
 
         def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
             self.reads += 1
-            if before and self.reads == 2:
+            if before and self.reads == at:
                 self._run(server, statements)
             rows = read_rows(session, sql, most_bytes)
-            if not before and self.reads == 2:
+            if not before and self.reads == at:
                 self._run(server, statements)
             return rows
 
@@ -510,6 +516,41 @@ def test_the_table_is_dropped_meanwhile(
         stream.caught_up(source_server)
         assert not stream.failures
         assert any(other.split(".")[1].encode() in bytes(segment.frames) for segment in stream.taken)
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    """Let the process have a time zone with summer time."""
+    with zone("Europe/Berlin"):
+        yield
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("before", [False, True], ids=["behind the SELECT", "before the SELECT"])
+def test_two_keys_in_the_hour_that_summer_time_repeats(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """Both have the same text in local time. A change of one does not lose the other, and brings no older row."""
+    table = f"{database}.t"
+    utc = "SET SESSION time_zone = '+00:00'"
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k TIMESTAMP(6) NOT NULL, id INT, v VARCHAR(9), PRIMARY KEY (k))",
+        utc,
+        *(f"INSERT INTO {table} VALUES ('2020-10-25 0{number}:30:00', {number}, 'old')" for number in range(5)),
+    )
+    Between(monkeypatch, source_server, utc, f"UPDATE {table} SET v = 'new' WHERE id = 1", before=before, at=1)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert {row["id"]: row["v"] for row in copy.rows.values()} == {
+        "0": "old",
+        "1": "new",
+        "2": "old",
+        "3": "old",
+        "4": "old",
+    }
 
 
 def test_another_table_takes_the_name(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:

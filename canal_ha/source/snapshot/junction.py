@@ -29,10 +29,12 @@ class Watched:
 
     keys: returns the keys of the table's rows in a segment, before and after each change.
     altered: whether the entry of a statement may concern the table.
+    shared: see Window.
     """
 
     keys: Callable[[Segment], Iterable[KeyTexts]]
     altered: Callable[[bytes], bool]
+    shared: Callable[[KeyTexts], bool] = lambda key: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,7 @@ class Junction:
             return
         if self._wanted:
             self._watched, self._wanted = self._wanted, None
-            self._window = Window()
+            self._window = Window(shared=self._watched.shared)
             self._opened = Opened(self._window, _brought(self._last, at), at, self._before)
             self._changed.notify_all()
         elif self._chunk and self._window and self._window.valid and self._passed(self._chunk.end, at):

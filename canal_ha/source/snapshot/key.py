@@ -96,6 +96,11 @@ class TableKey:
         """The names of the columns, in the order of the key."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def timestamps(self) -> tuple[int, ...]:
+        """The places of its TIMESTAMP columns, whose values canal's form has in local time."""
+        return tuple(place for place, column in enumerate(self.columns) if column.order == "timestamp")
+
     def condition(self, texts: Sequence[str]) -> str:
         """Return the SQL that holds for rows behind a key. Servers optimize row constructors badly, so it has ORs.
 

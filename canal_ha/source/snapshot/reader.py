@@ -23,6 +23,7 @@ from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.keys import Key, TableKeys
+from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, values_of
@@ -44,6 +45,10 @@ class SnapshotRoute:
 
     config: InstanceConfig
     fetch: Fetch
+
+
+class _Unclear(Exception):
+    """The stream brought a key that may be the one of another row of the chunk."""
 
 
 class _ReaderStopped(Exception):
@@ -179,6 +184,8 @@ class SnapshotReader:
                 target = self._target(source)
                 if target.key is None:
                     return
+            except _Unclear:
+                pace.too_long()  # rows that nobody changes meanwhile come in a smaller chunk
             except SelectTooLong as error:
                 if not pace.too_long():
                     raise SnapshotRefused(
@@ -198,7 +205,10 @@ class SnapshotReader:
         return target
 
     def _read_chunk(self, source: SnapshotSource, target: SnapshotTarget, pace: Pace) -> None:
-        """Read one chunk and put it into the stream. Raises TableChanged, SelectTooLong, and ends of the reader."""
+        """Read one chunk and put it into the stream.
+
+        Raises TableChanged, SelectTooLong, _Unclear, and ends of the reader.
+        """
         began = time.monotonic()
         state = self.state
         assert target.key is not None
@@ -206,7 +216,11 @@ class SnapshotReader:
             state = replace(state, key=())  # the table got another key: begin it again
         schema, name = _names(state.tables[state.table])
         keys = TableKeys(schema, name, target.key.names)
-        watched = Watched(partial(_changed, keys), partial(concerns, schema=schema, table=name))
+        watched = Watched(
+            partial(_changed, keys),
+            partial(concerns, schema=schema, table=name),
+            partial(_shared, target.key.timestamps),
+        )
         opened = self._junction.open(watched)
         if opened is None:
             raise _ReaderStopped
@@ -235,6 +249,8 @@ class SnapshotReader:
             raise window.refused
         elif window.altered:
             raise TableChanged
+        elif window.unclear:
+            raise _Unclear
         else:
             while not self._junction.caught_up(read.end):
                 self._pause(_BEHIND_S)
@@ -286,6 +302,8 @@ class _Chunk:
         if window.recorded and not window.narrowed:
             segment = self.segment(at, ())
             window.read(self.keys(segment))
+            if window.unclear:
+                raise _Unclear
         skip = window.left_out
         if segment is None or skip:
             segment = self.segment(at, skip)
@@ -315,6 +333,11 @@ def _changed(keys: TableKeys, segment: Segment) -> Iterator[Key]:
             yield before
         if after is not None and after != before:
             yield after
+
+
+def _shared(timestamps: Sequence[int], key: Key) -> bool:
+    """Return whether another key may have the same texts. timestamps: places of its values in local time."""
+    return any(repeated(key[place]) for place in timestamps)
 
 
 def _names(table: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ A row whose key the stream brought meanwhile is left out: the stream brought its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from canal_ha.errors import CanalError
 
@@ -20,14 +20,22 @@ class Window:
 
     altered: a statement changed the table, or another server took over: read the chunk again.
     overflowed: too many keys came before those of the chunk were known: the same.
+    unclear: a key that the stream brought may be the one of another row: the same.
     refused: the stream cannot be watched for changes of the table.
     """
 
-    def __init__(self, most: int = MOST_KEYS) -> None:
+    def __init__(self, most: int = MOST_KEYS, shared: Callable[[KeyTexts], bool] = lambda key: False) -> None:
+        """Open it.
+
+        most: keys to record before those of the chunk are known.
+        shared: whether the texts of a key are those of another key, too.
+        """
         self.altered = False
         self.overflowed = False
+        self.unclear = False
         self.refused: CanalError | None = None
         self._most = most
+        self._shared = shared
         self._changed: set[KeyTexts] = set()
         self._keys: Sequence[KeyTexts] = ()  # of the chunk's rows
         self._rows: frozenset[KeyTexts] | None = None  # the same; None before the SELECT
@@ -35,7 +43,7 @@ class Window:
     @property
     def valid(self) -> bool:
         """Whether the chunk can be used."""
-        return not (self.altered or self.overflowed or self.refused)
+        return not (self.altered or self.overflowed or self.unclear or self.refused)
 
     @property
     def recorded(self) -> bool:
@@ -50,7 +58,7 @@ class Window:
     def record(self, keys: Iterable[KeyTexts]) -> None:
         """Take the keys of rows that the stream brings, before and after each change."""
         if self._rows is not None:
-            self._changed.update(self._rows.intersection(keys))
+            self._leave_out(self._rows.intersection(keys))
         elif not self.overflowed:
             self._changed.update(keys)
             if len(self._changed) > self._most:
@@ -60,7 +68,14 @@ class Window:
     def read(self, keys: Sequence[KeyTexts]) -> None:
         """Take the keys of the chunk's rows, in the order of the rows."""
         self._keys, self._rows = keys, frozenset(keys)
-        self._changed &= self._rows
+        changed, self._changed = self._changed & self._rows, set()
+        self._leave_out(changed)
+
+    def _leave_out(self, keys: Iterable[KeyTexts]) -> None:
+        """Leave rows of the chunk out."""
+        for key in keys:
+            self._changed.add(key)
+            self.unclear = self.unclear or self._shared(key)
 
     @property
     def left_out(self) -> list[int]:

@@ -17,6 +17,7 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.table import Column
 from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.key import TableKey, key_of
+from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, values_of
@@ -24,6 +25,7 @@ from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests import time_zone
 from tests.segments import HERE, Item, segment
 from tests.waiting import until
 
@@ -189,6 +191,44 @@ def test_a_window_keeps_no_end_of_keys() -> None:
     assert window.overflowed
     assert not window.valid
     assert not window.recorded
+
+
+def test_a_key_that_two_rows_share_makes_the_window_useless() -> None:
+    """Only if it is one of the chunk's: nobody knows which row has changed."""
+    window = Window(shared=lambda key: key == ("2",))
+    window.record([("1",), ("2",)])
+    window.read([("1",), ("3",)])
+    assert window.valid
+    assert window.left_out == [0]
+    for first in (True, False):
+        window = Window(shared=lambda key: key == ("2",))
+        if first:
+            window.record([("2",)])
+        window.read([("1",), ("2",)])
+        if not first:
+            window.record([("2",)])
+        assert window.unclear
+        assert not window.valid
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "expected"),
+    [
+        ("Europe/Berlin", "2020-10-25 02:30:00.000001", True),
+        ("Europe/Berlin", "2020-10-25 02:00:00", True),
+        ("Europe/Berlin", "2020-10-25 01:59:59", False),
+        ("Europe/Berlin", "2020-10-25 03:00:00", False),
+        ("Europe/Berlin", "2020-03-29 02:30:00", False),
+        ("Europe/Moscow", "2014-10-26 01:30:00", True),  # for good, without summer time
+        ("Australia/Lord_Howe", "2020-04-05 01:45:00", True),  # by half an hour
+        ("UTC", "2020-10-25 02:30:00", False),
+        ("UTC", "0000-00-00 00:00:00", False),
+    ],
+)
+def test_local_times_that_clocks_show_twice(zone: str, text: str, expected: bool) -> None:
+    """Clocks that are set back repeat some time."""
+    with time_zone.zone(zone):
+        assert repeated(text) is expected
 
 
 # ---- result sets
