@@ -504,12 +504,13 @@ def test_the_table_is_emptied_meanwhile(
     assert copy.rows[table, ("7",)]["v"] == "new"
 
 
-def test_the_table_is_dropped_meanwhile(
-    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("statement", ["DROP TABLE {0}", "RENAME TABLE {0} TO {0}_gone"])
+def test_the_table_is_gone_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """The snapshot ends with an error that names the table; the stream goes on."""
     table = filled(source_server, database, 9)
-    Between(monkeypatch, source_server, f"DROP TABLE {table}")
+    Between(monkeypatch, source_server, statement.format(table))
     with SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW) as stream:
         assert f"{database}.t" in stream.failed().error
         other = filled(source_server, database, 1, "other")
@@ -712,6 +713,26 @@ def test_a_row_of_several_packets(source_server: SqlServer, database: str) -> No
         stream.done()
     lengths = {key[0]: len(row["v"] or "") for (_, key), row in copy.rows.items()}
     assert lengths == {"1": 17000000, "2": 1, "3": 16777209}
+
+
+@pytest.mark.nightly("test_a_row_of_several_packets")
+@pytest.mark.parametrize("without_key", [False, True], ids=["key", "no key"])
+def test_a_row_of_64_mib(source_server: SqlServer, database: str, without_key: bool) -> None:
+    """It comes whole."""
+    size = 64 << 20
+    source_server.execute(f"SET GLOBAL max_allowed_packet = {4 * size}")
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT{'' if without_key else ' PRIMARY KEY'}, v LONGTEXT)",
+        f"INSERT INTO {database}.t VALUES (1, 'y'), (2, REPEAT('x', {size})), (3, 'z')",
+    )
+    table = f"{database}.t"
+    snapshot = replace(state(table), without_key=without_key)
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot) as stream:
+        assert stream.done(120).rows == 3
+        chunks = stream.chunks()
+    assert sum(sum(chunk.row_counts) for chunk in chunks) == 3
+    assert size < sum(chunk.ends[-1] for chunk in chunks) < size + 2000
 
 
 def test_rows_a_second(source_server: SqlServer, database: str) -> None:
