@@ -26,6 +26,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.snapshot import SnapshotState
 from tests.segments import Item, segment
 from tests.sim.replay import ReplayFeed
 
@@ -245,6 +246,32 @@ def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
     assert bench.bodies(rest)[-1] == "end 2"
     everything = bench.bodies(first) + bench.bodies(rest)
     assert everything == [f"{what} {n}" for n in range(3) for what in ("begin", "rows", "end")]
+
+
+def test_the_end_of_a_broken_read_does_not_end_the_read_that_took_its_place() -> None:
+    """A table without a key is read again after parking. An acknowledgement of the read before does not count then."""
+    bench = Bench()
+    begun = SnapshotState("s", ("shop.log",), without_key=True)
+    ends = [begun.new_attempt(number).with_piece(1).behind_table(9) for number in (1, 2)]
+    chunks = [replace(transactions(1), chunk_end=LogPosition(JOURNAL, 170, snapshot=end.text)) for end in ends]
+    bench.meta.move(1001, LogPosition(JOURNAL, 100, snapshot=begun.text))
+
+    def stored() -> str:
+        cursor = bench.meta.cursor(1001)
+        assert cursor is not None
+        return cursor.snapshot
+
+    bench.segments = [chunks[0]]
+    bench.subscribe()
+    first = bench.get()
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    bench.segments = [chunks[1]]
+    second = bench.get()
+    bench.stream.ack(first.batch_id)
+    assert stored() == begun.text
+    bench.stream.ack(second.batch_id)
+    assert stored() == ends[1].text
 
 
 def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
