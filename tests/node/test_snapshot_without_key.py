@@ -440,7 +440,7 @@ def test_a_table_that_always_changes_is_locked_for_the_opening(
         if sql.startswith("START TRANSACTION WITH"):
             writer = threading.Thread(target=mysql.execute, args=(f"INSERT INTO {table} VALUES (99, 'new')",))
             writer.start()
-            writer.join(0.3)
+            writer.join(0.5 if len(sees) == 2 else 20.0)
             sees.append(not writer.is_alive())
         return opening(session, sql, *values)
 
@@ -497,7 +497,7 @@ def test_the_connection_of_a_read_is_killed(
 
     monkeypatch.setattr(RowStream, "take", killing)
     log = Log(table)
-    slow = replace(allowed(table), where={table: "SLEEP(0.05) = 0"})
+    slow = replace(allowed(table), where={table: "SLEEP(IF(id = 9, 1.5, 0)) = 0"})
     with SnapshotStream(source_server, rf"{database}\..*", slow, log, limits=FEW) as stream:  # type: ignore[arg-type] # a copy
         last = stream.done()
         stream.caught_up(source_server)
