@@ -186,3 +186,15 @@ def test_tables_without_a_key_are_allowed_at_the_start_or_later() -> None:
     assert resumed.without_key
     paused = changed(resumed.text, SnapshotRequest(SnapshotAction.PAUSE), "", 1)
     assert changed(paused.text, SnapshotRequest(SnapshotAction.RESUME), "", 1).without_key
+
+
+def test_tables_added_to_a_broken_attempt_count_its_rows_no_more() -> None:
+    """The table without a key begins again, whether it comes first or behind others. The permission stays."""
+    state = replace(BEGUN, rows=10, without_key=True).new_attempt(7).with_piece(5)
+    for tables in (("a.b",), BEGUN.tables[:1]):
+        request = SnapshotRequest(SnapshotAction.ADD, tables)
+        added = changed(state.text, request, "new", 9)
+        assert (added.rows, added.attempt_rows, added.without_key) == (10, 0, True)
+        assert added.new_attempt(3).attempt == 8
+    allowing = SnapshotRequest(SnapshotAction.ADD, ("a.b",), without_key=True)
+    assert changed(BEGUN.text, allowing, "new", 9).without_key

@@ -122,7 +122,7 @@ def test_the_pieces_enter_before_the_change_that_waits() -> None:
     """What the feed has passed stands before them, although its boundary does not tell it yet."""
     stage = Stage()
     hold = hold_of(125)
-    assert stage.junction.hold(hold) == reached(100)
+    assert stage.junction.hold(hold) == (reached(100), None)
     feed = stage.feed(transactions(110), transactions(130))
     until(lambda: len(stage.taken) == 1, what="the first transaction")
     answers = stage.limit(115, 118)
@@ -173,7 +173,7 @@ def test_a_read_that_is_void_enters_nothing() -> None:
     assert not stage.junction.enter(piece)
     stage.junction.release()
     stage.junction.hold(hold_of())
-    stage.junction.moved()
+    stage.junction.moved(None, None)
     assert not stage.junction.enter(piece)
 
 
