@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.source.snapshot.pace import SnapshotLimits
 from lab import MariaDB, MySQL
 from tests.node.snapshots import Copy, SnapshotStream, state
+from tests.node.test_snapshot_without_key import Log
 from tests.positions.pair import Pair, Writer, paired
 from tests.waiting import until
 
@@ -98,3 +100,35 @@ def test_a_standby_that_lags_brings_no_older_rows(pair: Pair) -> None:
     assert {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()} == {
         int(row["id"]): row["word"] for row in rows
     }
+
+
+def test_a_table_without_a_key_is_whole_behind_a_switch(pair: Pair) -> None:
+    """Whether the read ends on the old server or begins again on the new one, every row is there as often as it is."""
+    table = "shop.log"
+    pair.master.execute(
+        "CREATE TABLE shop.log (id INT, word VARCHAR(20))",
+        "INSERT INTO shop.log VALUES " + ", ".join(f"({number // 2}, 'old')" for number in range(ROWS)),
+    )
+    pair.caught_up()
+    log = Log(table)
+    stream = SnapshotStream(
+        pair.master,
+        r"shop\.log",
+        replace(state(table), without_key=True),
+        log,  # type: ignore[arg-type]  # a copy
+        limits=SnapshotLimits(rows_most=10, rows_per_s=300),
+        options=DecodeOptions(gtid_on=pair.gtid),
+        standby_port=pair.standby.port,
+        fallback_interval_s=6,
+    )
+    with stream:
+        until(lambda: len(stream.chunks()) > 5, what="some pieces")
+        pair.master.execute("DELETE FROM shop.log WHERE id < 9", "INSERT INTO shop.log VALUES (1000, 'new')")
+        pair.caught_up()
+        pair.promote()
+        stream.upstreams.switch("standby", "a test")
+        pair.standby.execute("INSERT INTO shop.log VALUES (1001, 'newest')")
+        stream.done(60)
+        until(lambda: log.equals(pair.standby), what="equality")
+    assert not log.missing
+    assert not log.inside
