@@ -14,6 +14,7 @@ the last one, because a long transaction is logged with old times.
 The rows of a snapshot have offset and time of the transaction end before them, as many chunks as come there. Those
 that come before the last durable offset are known: a chunk that is read again comes at the end of the binlog. Those at
 that offset are known if an equal entry is durable. No two entries of a snapshot are equal, because each has other keys.
+Those of a table without a key name their piece. Equal ones of a piece share an offset, so they become durable together.
 After a crash of the node, a chunk can be cut in another way; then its rows are kept, and some of them are doubled.
 """
 
