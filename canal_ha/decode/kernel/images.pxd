@@ -8,7 +8,16 @@ from libc.stdint cimport int64_t, uint64_t
 cdef Py_ssize_t _FULL_PACKET
 cdef int _DOCUMENT, _NULL, _MINUS, _POINT, _ZERO, _COLON, _DASH, _SPACE
 cdef Py_ssize_t _LENGTH_AT
+cdef int _ERROR_FIRST, _END_FIRST, _MORE, _END, _ERROR
+cdef Py_ssize_t _END_BYTES_MOST
 cdef int64_t _EPOCH, _TIMESTAMP_MAX
+
+@cython.final
+cdef class RowPackets:
+    cdef readonly Py_ssize_t at, count, last, started
+
+    @cython.locals(at=Py_ssize_t, size=Py_ssize_t, first=int)
+    cpdef int scan(self, bytearray data, Py_ssize_t stop, Py_ssize_t most) except -1
 
 @cython.final
 cdef class RowImages:

@@ -27,8 +27,58 @@ _FULL_PACKET = 0xFFFFFF
 _NULL = 0xFB
 _LENGTH_AT = 9  # of an event, in its header
 _MINUS, _POINT, _ZERO, _COLON, _DASH, _SPACE = 0x2D, 0x2E, 0x30, 0x3A, 0x2D, 0x20
+_ERROR_FIRST, _END_FIRST = 0xFF, 0xFE  # the first byte of the packet that ends a result
+_END_BYTES_MOST = 9  # a longer packet with the same first byte is a row with a huge first value
 _EPOCH = 719468  # days from March of the year 0 to 1970
 _TIMESTAMP_MAX = 0xFFFFFFFF
+
+
+_MORE, _END, _ERROR = 0, 1, 2
+MORE, END, ERROR = _MORE, _END, _ERROR
+
+
+class RowPackets:
+    """Finds the rows of a result set in its packets, while they come.
+
+    at: where the next packet starts.
+    started: where the row starts that the next packet begins or continues: the end of the whole rows.
+    last: where the last whole row starts; -1 without rows.
+    count: of whole rows.
+    """
+
+    __slots__ = ("at", "count", "last", "started")
+
+    def __init__(self) -> None:
+        """Begin at byte 0."""
+        self.at = self.started = self.count = 0
+        self.last = -1
+
+    def scan(self, data: bytearray, stop: int, most: int) -> int:
+        """Read on in data[:stop], up to the end of the result, of the bytes, or of a number of rows.
+
+        data: the packets from byte 0 on, with those of earlier calls.
+        most: rows; 0 for any number.
+        Return MORE, END (`at` is the end of the rows), or ERROR (the packet of an error starts at `at`).
+        """
+        while self.at + 4 < stop:
+            at = self.at
+            size = p.byte_at(data, at) | p.byte_at(data, at + 1) << 8 | p.byte_at(data, at + 2) << 16
+            if at + 4 + size > stop:
+                break
+            if self.started == at:
+                first = p.byte_at(data, at + 4)
+                if first == _END_FIRST and size <= _END_BYTES_MOST:
+                    return _END
+                if first == _ERROR_FIRST:
+                    return _ERROR
+            self.at = at + 4 + size
+            if size < _FULL_PACKET:
+                self.count += 1
+                self.last = self.started
+                self.started = self.at
+                if self.count == most:
+                    break
+        return _MORE
 
 
 class RowImages:

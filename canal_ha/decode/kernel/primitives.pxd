@@ -236,7 +236,7 @@ cdef inline Py_ssize_t piece_size(Piece data) noexcept nogil:
     return data.size
 
 cdef inline int byte_at(bytearray out, Py_ssize_t index) noexcept nogil:
-    return PyByteArray_AS_STRING(out)[index]
+    return <byte>PyByteArray_AS_STRING(out)[index]
 
 cdef inline bint same_source(bytes src, Py_ssize_t start, Py_ssize_t other, Py_ssize_t size) noexcept nogil:
     return kernel_same(_at(src, start), _at(src, other), size)

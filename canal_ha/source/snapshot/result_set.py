@@ -12,14 +12,12 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
+from canal_ha.decode.kernel import images
 from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.session import SourceSession
 
 _RECEIVE_BYTES = 1 << 18
 _HEADER = 4
-_WHOLE = 0xFFFFFF  # a packet of this size continues in the next one
-_ERROR, _END = 0xFF, 0xFE
-_END_BYTES_MOST = 9  # a longer packet with the same first byte is a row with a huge first value
 _NULL = 0xFB
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
@@ -67,29 +65,16 @@ class RowStream:
         most_rows: 0 for any number.
         """
         data = self._data
-        at = count = 0  # `at`: where the next packet starts
-        last = -1
-        started = 0  # where the row starts that the next packet begins or continues
+        found = images.RowPackets()
         while True:
-            size = len(data)
-            while at + _HEADER < size:
-                length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-                stop = at + _HEADER + length
-                if stop > size:
-                    break
-                if started == at and length <= _END_BYTES_MOST and data[at + _HEADER] == _END:
-                    return RawRows(memoryview(data)[:at], count, last, complete=True)
-                if started == at and data[at + _HEADER] == _ERROR:
-                    pymysql.err.raise_mysql_exception(bytes(data[at + _HEADER : stop]))
-                at = stop
-                if length != _WHOLE:
-                    count += 1
-                    last, started = started, at
-                    if count == most_rows:
-                        break
-            if count and (count == most_rows or started > most_bytes):
-                self._data = data[started:]
-                return RawRows(memoryview(data)[:started], count, last, complete=False)
+            state = found.scan(data, len(data), most_rows)
+            if state == images.ERROR:
+                pymysql.err.raise_mysql_exception(bytes(data[found.at + _HEADER :]))
+            if state == images.END:
+                return RawRows(memoryview(data)[: found.at], found.count, found.last, complete=True)
+            if found.count and (found.count == most_rows or found.started > most_bytes):
+                self._data = data[found.started :]
+                return RawRows(memoryview(data)[: found.started], found.count, found.last, complete=False)
             data += _received(self._session, self._connection)
 
 

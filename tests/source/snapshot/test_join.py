@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canal_ha.decode.kernel.images import END, ERROR, MORE, RowPackets
 from canal_ha.errors import RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
@@ -241,6 +242,31 @@ def test_values_of_the_last_row() -> None:
     content += b"\xfd" + (70000).to_bytes(3, "little") + b"y" * 70000
     packets = b"\1\0\0\0?" + len(content).to_bytes(3, "little") + b"\5" + content
     assert values_of(RawRows(memoryview(packets), 2, 5, complete=True)) == values
+
+
+def scanned(data: bytes, step: int, most: int = 0) -> tuple[int, int, int, int]:
+    """Return what the packets of a result have if `step` bytes come at a time."""
+    found = RowPackets()
+    state = MORE
+    for stop in [*range(0, len(data), step), len(data)]:
+        state = found.scan(bytearray(data[:stop]), stop, most)
+        if state != MORE or (most and found.count == most):
+            break
+    return state, found.count, found.last, found.started
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 1000, 1 << 25])
+def test_rows_are_found_however_their_bytes_come(step: int) -> None:
+    """The end and an error are packets with a first byte of their own, which a huge value has, too."""
+    rows = b"\3\0\0\1\2ab" + b"\1\0\0\2\xfb"
+    end, error = b"\5\0\0\3\xfe\0\0\2\0", b"\3\0\0\3\xff\1\2"
+    assert scanned(rows + end, step) == (END, 2, 7, 12)
+    assert scanned(rows + error, step) == (ERROR, 2, 7, 12)
+    assert scanned(rows, step) == (MORE, 2, 7, 12)
+    assert scanned(rows + end, step, most=1) == (MORE, 1, 0, 7)
+    if step > 100:
+        huge = b"\xff\xff\xff\0\xfe" + bytes(0xFFFFFE) + b"\1\0\0\1x"
+        assert scanned(rows + huge + end, 1 << 24) == (END, 3, 12, 12 + len(huge))
 
 
 # ---- statements
