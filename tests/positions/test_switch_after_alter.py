@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -95,6 +96,29 @@ def test_rows_from_before_an_alter_that_nobody_read_on_the_old_server(make: type
             assert seen(rows(client, len(CHANGED))) == CHANGED
 
 
+@pytest.mark.real
+def test_an_alter_that_never_reached_the_standby_names_no_column_there() -> None:
+    """The stream had read it without getting an entry of it, so nothing was missing on the standby."""
+    with (
+        pair_with_tables(MariaDB) as pair,
+        pair.node({"canal.instance.filter.query.ddl": "true"}).start() as node,
+        connected(node, "shop") as client,
+    ):
+        pair.master.execute("INSERT INTO shop.s VALUES (1, 100, 7)")
+        assert rows(client, 1)
+        pair.caught_up()
+        pair.cut_off()
+        pair.master.execute("ALTER TABLE shop.s CHANGE price qty INTEGER, CHANGE qty price INTEGER")
+        until(lambda: decoded(node) >= pair.master.position()[1], what="the ALTER to be read")
+        pair.master.kill()
+        pair.standby.execute("INSERT INTO shop.s VALUES (2, 200, 8)")
+        time.sleep(1.1)  # statements of one second count as one
+        pair.standby.execute("ALTER TABLE shop.s ADD COLUMN word VARCHAR(20)")
+        until(lambda: "reads from" in switched(node, "standby"), what="the switch")
+        assert seen(rows(client, 1)) == [("s", {"id": 2, "price": 200, "qty": 8})]
+        assert "how=content not_there=0" in node.log_file("example")
+
+
 @contextmanager
 def pair_with_tables(make: type[SqlServer]) -> Iterator[Pair]:
     """Yield a pair with some tables. The journals of the standby do not tell how they came about."""
@@ -136,6 +160,12 @@ def unacknowledged(client: SimpleConnector, count: int) -> list[Seen]:
 
     until(enough, what="the rows")
     return found
+
+
+def decoded(node: Node) -> int:
+    """Return the offset up to which the first stream has read its binlog."""
+    position = node.status()["destinations"][0]["streams"][0]["decoded"]
+    return int(position["offset"]) if position else 0
 
 
 def seen(found: Sequence[Row]) -> list[Seen]:

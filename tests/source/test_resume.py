@@ -54,6 +54,18 @@ def test_a_break_behind_a_statement_leaves_the_boundary_before_it() -> None:
         assert [*found, resume.all_before] == [True, False, True]
 
 
+def test_the_event_delivered_last_is_known() -> None:
+    """Boundaries behind it do not count: what lies between brought no entry."""
+    first = LogPosition("mysql-bin.000001", 100, server="one")
+    assert Resume(first).last_delivered is None
+    resume = Resume(first)
+    resume.delivered(segment([Item(150)]))
+    resume.passed("mysql-bin.000001", 200)
+    assert resume.last_delivered == LogPosition("mysql-bin.000001", 150, consumed=True, server="one")
+    start = LogPosition("mysql-bin.000001", 100, consumed=True, server="one")
+    assert Resume(start).last_delivered == start
+
+
 def test_boundaries_move_on() -> None:
     """The next dump begins at the newest boundary or journal that was passed, never at an older one."""
     resume = Resume(START)

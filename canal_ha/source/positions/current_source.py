@@ -49,18 +49,13 @@ class CurrentSource:
         self._server = server.identity
 
     def moved(
-        self,
-        scanner: Scanner,
-        at: LogPosition,
-        decoder_at: Callable[[LogPosition], PositionedDecoder],
-        joined: Callable[[LogPosition, LogPosition], None],
+        self, scanner: Scanner, at: LogPosition, decoder_at: Callable[[LogPosition], PositionedDecoder]
     ) -> Relocation:
         """Return where to continue in the binlog of another server. Raises what relocate.relocated raises.
 
         scanner: reads that server's binlog.
         at: where the stream stood.
         decoder_at: returns a new decoder that begins at a position.
-        joined: see Upstream.
         Also raises SourceUnavailable, for up to the length of the window, while the server lags behind the stream.
         """
         origin = at.server_id if self._origin is None else self._origin
@@ -72,8 +67,6 @@ class CurrentSource:
                 f"{scanner.session.where.address}: its binlog ends before what was last read from the other server;"
                 " waiting for it to catch up"
             )
-        if found.whole and scanner.server.keeps_order:
-            joined(at, replace(found.at, server=scanner.server.identity))
         self._waits_until = 0.0
         self._delivered_before = (
             Executed(found.at.gtid or "")

@@ -38,6 +38,14 @@ class Resume:
         last = (self.at.journal, self.at.offset, _LAST_SUB if self.at.consumed else -1)
         return self._delivered is None or not _is_later(self._delivered, last)
 
+    @property
+    def last_delivered(self) -> LogPosition | None:
+        """The event delivered last, consumed; None if nothing is known to be delivered."""
+        if self._delivered is None:
+            return None
+        journal, offset, _ = self._delivered
+        return LogPosition(journal, offset, consumed=True, server=self.at.server)
+
     def begin(self) -> LogPosition:
         """Return where to dump from. From then on `new` removes entries up to the last one delivered."""
         self._skip = self._delivered
