@@ -83,11 +83,12 @@ class QuietChannel(http.HTTPChannel):
         super().dataReceived(data)  # type: ignore[no-untyped-call] # Twisted's
 
     def allContentReceived(self) -> None:
-        """End the time of the request, and ask the page.
+        """End the time of the request, and ask the page. A request that was refused keeps the time of its answer.
 
         If more requests have arrived already, this one is the last. Twisted would answer all of them in one turn.
         """
-        self._in_time()
+        if not self.refused:
+            self._in_time()
         if self._buffer or any(self._dataBuffer):
             self.persistent = 0
             self.requests[-1].responseHeaders.setRawHeaders(b"connection", [b"close"])

@@ -129,6 +129,24 @@ def test_an_answer_that_nobody_reads_does_not_hold_its_connection() -> None:
     assert site.entrance.refusals["http_slow"] == 1
 
 
+@pytest.mark.parametrize("body", [
+    b" " * (BODY_MOST_BYTES + 1),
+    b"1388\r\n" + b" " * 5000 + b"\r\n0\r\n\r\n",
+])  # fmt: skip
+def test_the_rest_of_a_refused_body_does_not_hold_its_connection(body: bytes) -> None:
+    """Its last byte ended all time-outs, and over TLS the peer decides when the connection closes."""
+    site = Site()
+    protocol, transport = site.connected()
+    chunked = body.startswith(b"1388")
+    header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+    protocol.dataReceived(f"{POST}{header}\r\n\r\n".encode())
+    protocol.dataReceived(body)
+    assert transport.disconnecting
+    site.clock.advance(ANSWER_MOST_S + 1)
+    assert transport.disconnected
+    assert site.entrance.refusals["http_slow"] == 1
+
+
 def test_a_connection_that_monitoring_keeps_is_not_ended() -> None:
     """It sends a whole request every 15 s for an hour."""
     site = Site()
