@@ -99,6 +99,7 @@ _AB = ["a int", "b int"]
         (["CREATE TABLE t (a int PRIMARY KEY, b int)"], [INT, INT], ["a* int", "b int"]),
         (["CREATE TABLE x (a int)", "CREATE TABLE t LIKE x"], [INT], ["a int"]),
         (["CREATE TABLE o.x (a int)", "RENAME TABLE o.x TO t"], [INT], ["a int"]),
+        (["CREATE TABLE o.x (a int)", "RENAME TABLES IF EXISTS o.x TO t"], [INT], ["a int"]),
         (["CREATE TABLE x (a int)", "ALTER TABLE x RENAME TO t, ADD b int"], [INT, INT], ["a int", "b int"]),
         (["CREATE TABLE t (a int)", "CREATE TABLE IF NOT EXISTS t (z bigint)"], [INT], ["a int"]),
         (["CREATE TABLE t (a int)", "CREATE OR REPLACE TABLE t (b bigint)"], [BIGINT], ["b bigint"]),

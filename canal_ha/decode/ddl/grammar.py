@@ -188,7 +188,8 @@ def _drop(reader: TokenReader) -> Statement | None:
 
 
 def _rename(reader: TokenReader) -> RenameTables:
-    refused = reader.ahead(-1) == "TABLES" or reader.take("IF", "EXISTS")
+    refused = reader.ahead(-1) == "TABLES"
+    refused |= reader.take("IF", "EXISTS")
     pairs: list[tuple[Name, Name]] = []
     while True:
         old = table_name(reader)
