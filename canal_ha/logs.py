@@ -145,6 +145,19 @@ def failures() -> Mapping[Path, LogFailure]:
     return {path: handler.failure for path, handler in tuple(_failing.items())}
 
 
+def rotate(path: Path) -> None:
+    """Rename a file to `.1`, and each older one to the next number, up to the first that is free. Raises OSError.
+
+    Without a free number the oldest file is lost. If an attempt fails, the next one begins where it ended, and no more
+    files are lost.
+    """
+    files = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, ROTATE_FILES + 1))]
+    free = next((number for number, file in enumerate(files) if number and not file.exists()), ROTATE_FILES)
+    for number in range(free - 1, -1, -1):
+        with suppress(FileNotFoundError):
+            files[number].replace(files[number + 1])
+
+
 class _LogFile(RotatingFileHandler):
     """A file that only the node's user reads, and that says whether it can be written and rotated.
 
@@ -168,13 +181,15 @@ class _LogFile(RotatingFileHandler):
     def doRollover(self) -> None:
         """Begin a new file. If that fails, go on with this one for ROTATE_AGAIN_S."""
         try:
-            super().doRollover()
+            if self.stream:
+                self.stream.close()
+            rotate(Path(self.baseFilename))
             self._rotate_at = 0.0
         except OSError as error:
             if not self._rotate_at:
                 self._fail(f"cannot be rotated, and grows: {error}")
             self._rotate_at = steady_time.seconds() + ROTATE_AGAIN_S
-            self.stream = None  # it is closed, and the next record opens it again
+        self.stream = None  # it is closed, and the next record opens it again
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._failed = True

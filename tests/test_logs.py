@@ -167,7 +167,8 @@ def test_a_file_that_cannot_be_rotated_loses_no_line(tmp_path: Path, monkeypatch
     path = tmp_path / "example" / "example.log"
     blocked = path.with_name(f"example.log.{logs.ROTATE_FILES}")
     (blocked / "kept").mkdir(parents=True)  # no file can take its place
-    path.with_name(f"example.log.{logs.ROTATE_FILES - 1}").touch()
+    for number in range(1, logs.ROTATE_FILES):
+        path.with_name(f"example.log.{number}").touch()
     for n in range(8):
         logs.bound("example").info("line", n=n)
     assert [int(n) for n in re.findall(r"n=(\d+)", text(path))] == list(range(8))

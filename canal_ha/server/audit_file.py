@@ -108,9 +108,7 @@ class AuditFile:
         if steady_time.seconds() < self._rotate_at:
             return
         try:
-            for number in range(logs.ROTATE_FILES - 1, -1, -1):
-                with suppress(FileNotFoundError):
-                    os.replace(f"{self.path}.{number}" if number else self.path, f"{self.path}.{number + 1}")
+            logs.rotate(self.path)
         except OSError as error:
             self._rotate_at = steady_time.seconds() + ROTATE_AGAIN_S
             if not self.unrotated:

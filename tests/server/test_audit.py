@@ -124,7 +124,8 @@ def test_a_rotation_that_fails_costs_no_second_for_each_line(
     path = tmp_path / "audit.log"
     oldest = tmp_path / f"audit.log.{ROTATE_FILES}"
     (oldest / "kept").mkdir(parents=True)  # no file can take its place
-    (tmp_path / f"audit.log.{ROTATE_FILES - 1}").touch()
+    for number in range(1, ROTATE_FILES):
+        (tmp_path / f"audit.log.{number}").touch()
     file = AuditFile(path, rotate_bytes=1000)
     file.start()
     began = time.monotonic()
@@ -142,6 +143,31 @@ def test_a_rotation_that_fails_costs_no_second_for_each_line(
     file.close()
     assert [line["number"] for each in (tmp_path / "audit.log.1", path) for line in lines(each)] == list(range(301))
     assert sum("audit.not_rotated" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_rotation_that_keeps_failing_loses_no_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt renamed the old files once more, until all were gone. After `chattr +a` the newest keeps its name."""
+    monkeypatch.setattr("canal_ha.server.audit_file.ROTATE_AGAIN_S", 0.0)
+    path = tmp_path / "audit.log"
+    path.touch()
+    rename = Path.replace
+
+    def renamed(file: Path, target: Path) -> Path:
+        if file == path:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        return rename(file, target)
+
+    monkeypatch.setattr(Path, "replace", renamed)
+    old = [b'{"number": %d}\n' % number for number in range(1, ROTATE_FILES + 1)]
+    for number, line in enumerate(old, 1):
+        (tmp_path / f"audit.log.{number}").write_bytes(line)
+    file = AuditFile(path, rotate_bytes=100)
+    file.start()
+    for _ in range(50):
+        file.write(b"{}".ljust(99) + b"\n")
+    file.close()
+    assert file.unrotated
+    assert [(tmp_path / f"audit.log.{number}").read_bytes() for number in range(2, ROTATE_FILES + 1)] == old[:-1]
 
 
 def test_a_file_that_somebody_moved_away_is_begun_again(tmp_path: Path) -> None:
