@@ -94,8 +94,10 @@ class AuditFile:
         if self._descriptor < 0:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):  # never a device or a pipe, which others share
-                os.fchmod(self._descriptor, 0o600)
+            mode = os.fstat(self._descriptor).st_mode
+            if stat.S_ISREG(mode):  # never a device or a pipe, which others share
+                if stat.S_IMODE(mode) != 0o600:  # nobody may set the mode of a file that takes appends alone
+                    os.fchmod(self._descriptor, 0o600)
                 self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
         data = b"\n" + line if self._cut else line
         written = os.write(self._descriptor, data)

@@ -146,7 +146,7 @@ def test_a_rotation_that_fails_costs_no_second_for_each_line(
 
 
 def test_a_rotation_that_keeps_failing_loses_no_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each attempt renamed the old files once more, until all were gone. After `chattr +a` the newest keeps its name."""
+    """Each attempt renamed the old files once more, until all were gone. `chattr +a` keeps the newest one's name."""
     monkeypatch.setattr("canal_ha.server.audit_file.ROTATE_AGAIN_S", 0.0)
     path = tmp_path / "audit.log"
     path.touch()
@@ -193,6 +193,22 @@ def test_a_line_that_a_full_disk_cut_does_not_spoil_the_first_line_after_a_resta
     file.write(b'{"number": 2}\n')
     file.close()
     assert path.read_bytes() == b'{"number": 1}\n{"num\n{"number": 2}\n'
+
+
+def test_a_file_that_takes_appends_alone_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `chattr +a` nobody can set its mode, which is right already. Every line was lost."""
+
+    def refuse(_descriptor: int, _mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    path = tmp_path / "audit.log"
+    path.touch(0o600)
+    file = AuditFile(path)
+    file.start()
+    file.write(b'{"number": 1}\n')
+    file.close()
+    assert path.read_bytes() == b'{"number": 1}\n'
 
 
 def test_a_pipe_keeps_its_mode(tmp_path: Path) -> None:
