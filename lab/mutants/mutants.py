@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "ACK done before it is durable",
         INSTANCE,
-        "            await self._flush_now()",
+        "            await self._flush_now(identity.client_id)",
         "            pass",
     ),
     Mutant(
