@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "failed flush forgotten",
         META,
-        "                self._due |= {client_id for client_id, due in cursors if self._cursors[client_id] is due}\n",
+        "                self._due |= {each for each, due in cursors if failed(each) and self._cursors[each] is due}\n",
         "",
     ),
     Mutant(
