@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from canal_ha.accounts import gate
@@ -67,10 +67,15 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
             f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
             _snapshot,
             snapshotted,
-            lambda wanted: {"client_id": wanted[0], "action": wanted[1].action.value, "tables": wanted[1].tables},
+            _facts,
             lambda wanted: int(wanted[0]),
         ),
     }
+
+
+def _facts(wanted: tuple[int, SnapshotRequest]) -> dict[str, object]:
+    client_id, request = wanted
+    return {"client_id": client_id, **asdict(request), "action": request.action.value}
 
 
 def _place(body: Any) -> str | None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.condition import names_in
 
 MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
 _LEFT_OUT = ("without_key", "attempt", "attempt_rows")  # of the text unless they are set: older nodes do not know them
@@ -209,6 +210,8 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
             raise SnapshotRefused(f"{table} is no table: write schema.table")
     for table in request.where.keys() - set(request.tables):
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
+    for condition in request.where.values():
+        names_in(condition)
     state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms, without_key=request.without_key)
     return _checked(state)
 

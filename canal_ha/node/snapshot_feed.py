@@ -52,7 +52,7 @@ class SnapshotFeed:
             route,
             junction,
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
-            hides=_hidden(config, request),
+            protection=_protection(config, request),
             limits=limits,
             failing=failing,
             ended=lambda ended: request.snapshot_ended(ended.text),
@@ -102,13 +102,14 @@ class SnapshotFeed:
         self._reader.stop()
 
 
-def _hidden(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], bool]:
-    """Return a function that tells whether the client does not see a column's values. It raises FilterInvalid."""
+def _protection(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], Protection]:
+    """Return a function that tells how a column is kept from the client. It raises FilterInvalid."""
     fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
     privacy = cache(lambda: privacy_of(config.decode, request.within.privacy))
 
-    def hides(schema: str, table: str, column: str) -> bool:
-        protection = privacy().columns_of(schema, table).get(column.lower(), Protection.NONE)
-        return protection >= Protection.MASK or not fields.keeps(schema, table, column)
+    def protection(schema: str, table: str, column: str) -> Protection:
+        if not fields.keeps(schema, table, column):
+            return Protection.DROP
+        return privacy().columns_of(schema, table).get(column.lower(), Protection.NONE)
 
-    return hides
+    return protection

@@ -143,6 +143,16 @@ def test_an_admin_of_one_client_id_cannot_read_tables_into_the_stream_of_another
     assert json.loads(written[-1])["result"] == ("ok" if code == 200 else "refused")
 
 
+def test_the_audit_has_the_conditions_of_a_snapshot() -> None:
+    """They choose what is read as much as the tables do."""
+    written: list[bytes] = []
+    start = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], "where": {"shop.orders": "id < 5"}}
+    assert ask(post_snapshot(start), write=written.append)[0] == 200
+    details = json.loads(written[-1])["details"]
+    assert (details["action"], details["client_id"]) == ("start", 1001)
+    assert "id < 5" in details["where"]
+
+
 def test_an_error_with_a_name_that_has_no_utf8_form_is_answered() -> None:
     """JSON can hold half a surrogate pair. The answer failed, so the caller waited for ever."""
     code, _, body = ask(post_snapshot({"action": "start", "client_id": 1001, "tables": ["\ud800"]}))

@@ -244,6 +244,33 @@ def test_a_hidden_key_is_refused(
         assert not stream.failures
 
 
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        lambda schema: DecodeOptions(field_black_filter=f"{schema}.t:Phone"),
+        lambda schema: DecodeOptions(privacy_mask=rf"{schema}\.t:phone"),
+        lambda schema: DecodeOptions(privacy_hash=rf"{schema}\.t:phone", privacy_key="k"),
+    ],
+    ids=["left out", "masked", "hashed"],
+)
+def test_a_condition_tells_no_values_of_a_hidden_column(
+    source_server: SqlServer, database: str, hiding: Callable[[str], DecodeOptions]
+) -> None:
+    """The rows that come would answer every question about the column. Another column can be asked about."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, Phone VARCHAR(20))",
+        f"INSERT INTO {database}.t VALUES (1, '555'), (2, '777')",
+    )
+    table = f"{database}.t"
+    asks = state(table, where={table: "`PHONE` LIKE '5%'"})
+    with SnapshotStream(source_server, rf"{database}\.t", asks, options=hiding(database)) as stream:
+        assert f"{table}: the condition names Phone, whose values the client does not see" in stream.failed().error
+    fits = state(table, where={table: "id > 1"})
+    with SnapshotStream(source_server, rf"{database}\.t", fits, options=hiding(database)) as stream:
+        assert stream.done().rows == 1
+
+
 class Between:
     """Runs statements between a chunk's SELECT and the look at the end of the binlog, once.
 

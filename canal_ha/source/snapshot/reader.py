@@ -15,7 +15,10 @@ from random import Random
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.history import History
+from canal_ha.decode.privacy import Protection
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
+from canal_ha.model.condition import names_in
+from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
@@ -68,7 +71,7 @@ class SnapshotReader:
         junction: Junction,
         make_decoder: MakeDecoder,
         *,
-        hides: Callable[[str, str, str], bool],
+        protection: Callable[[str, str, str], Protection],
         limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
         ended: Callable[[SnapshotState], None],
@@ -81,7 +84,7 @@ class SnapshotReader:
         route: says what to read; asked before each connection, because the server may change.
         junction: takes the chunks.
         make_decoder: returns a decoder with the stream's filters and options.
-        hides: whether the client does not see the values of a column, by schema, table and name.
+        protection: how a column is kept from the client, by schema, table and name.
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
         ended: called with the state when an error ends the snapshot.
@@ -92,7 +95,7 @@ class SnapshotReader:
         self._route = route
         self._junction = junction
         self._make_decoder = make_decoder
-        self._hides = hides
+        self._protection = protection
         self._limits = limits
         self._failing = failing
         self._ended = ended
@@ -197,12 +200,28 @@ class SnapshotReader:
         schema, name = _names(self.state.tables[self.state.table])
         target = source.target(schema, name, without_key=self.state.without_key)
         for column in target.key.names if target.key else ():
-            if self._hides(schema, name, column):
+            if self._protection(schema, name, column) >= Protection.MASK:
                 raise SnapshotRefused(
                     f"{schema}.{name}: the client does not see column {column} of the key (a filter of fields, or"
                     " canal.instance.privacy), so its rows cannot be told apart: leave the table out"
                 )
+        self._check_condition(target)
         return target
+
+    def _check_condition(self, target: SnapshotTarget) -> None:
+        """Raise SnapshotRefused if the rows that come would tell values of a protected column."""
+        schema = target.table.schema
+        condition = self.state.where.get(self.state.tables[self.state.table], "")
+        columns = [each.name for each in schema.columns] if condition else []
+        protected = [
+            column for column in columns if self._protection(schema.schema, schema.name, column) > Protection.NONE
+        ]
+        named = names_in(condition) if protected else frozenset()
+        if told := [column for column in protected if column.lower() in named]:
+            raise SnapshotRefused(
+                f"{target.name}: the condition names {some(told)}, whose values the client does not see (a filter of"
+                " fields, or canal.instance.privacy): cancel the snapshot, and start it with another condition"
+            )
 
     def _read_chunk(self, source: SnapshotSource, target: SnapshotTarget, pace: Pace) -> None:
         """Read one chunk and put it into the stream.
