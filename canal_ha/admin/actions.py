@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from canal_ha.accounts import gate
+from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
 
 PLACES = ("master", "standby", "other")
@@ -49,7 +50,13 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
 
     async def snapshotted(destination: str, wanted: tuple[int, SnapshotRequest]) -> dict[str, Any]:
         client_id, request = wanted
-        state = await snapshot(destination, client_id, request)
+        try:
+            state = await snapshot(destination, client_id, request)
+        except NotSubscribed as error:
+            raise SnapshotRefused(
+                f"client id {client_id} has not subscribed to {destination}: start the client once, or let its first"
+                f" subscription begin with the tables, as `canal-ha client --client-id {client_id} --snapshot` does"
+            ) from error
         return {"destination": destination, "client_id": client_id, "snapshot": state.facts()}
 
     return {

@@ -362,7 +362,7 @@ class Instance:
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
 
-        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused,
+        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused, FilterInvalid,
         MetaWriteFailed.
         """
         self._check()
@@ -372,6 +372,8 @@ class Instance:
             raise NotSubscribed(self.config.destination, client_id)
         if request.action in (SnapshotAction.START, SnapshotAction.ADD):
             known = await self._snapshots.known_tables()
+            client = next(each for each in self.meta.clients() if each.client_id == client_id)
+            await self._snapshots.check_kept(replace(client, within=stream.within), request.tables, known)
             self._check()
             cursor = self.meta.cursor(client_id)
             if cursor is None or self._streams.get(client_id) is not stream:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig
@@ -45,12 +44,28 @@ class Snapshots:
         Raises SnapshotRefused, FilterInvalid, SourceUnavailable, SourceRefused.
         """
         known = await self.known_tables()
-        tables = wanted.tables
+        tables, client = wanted.tables, replace(identity, filter=identity.filter or wanted.filter)
         if tables == ("*",):
-            chosen = replace(identity, filter=identity.filter or wanted.filter)
-            async with self._compiling.of(identity.account or identity.client_id):
-                tables = await self._run_blocking(partial(self._kept, chosen, known))
+            tables = await self._kept(client, known)
+        else:
+            await self.check_kept(client, tables, known)
         return self.begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
+
+    async def check_kept(self, identity: ClientIdentity, tables: Sequence[str], known: Names) -> None:
+        """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
+
+        identity: the client, with its filter.
+        tables: `schema.table` each; those that the source does not show are left out.
+        known: the source's tables.
+        """
+        shown = [(schema, table) for schema, table in known if f"{schema}.{table}" in tables]
+        kept = await self._kept(identity, shown)
+        if dropped := [name for name in tables if name not in kept and tuple(name.split(".", 1)) in shown]:
+            raise SnapshotRefused(
+                f"{self._config.destination}: no row of {some(dropped)} would reach client id {identity.client_id},"
+                " because of its filter, the destination's, or its account's: leave it out, or subscribe with a filter"
+                " that keeps it"
+            )
 
     async def known_tables(self) -> Names:
         """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
@@ -76,14 +91,19 @@ class Snapshots:
             )
         return state
 
-    def _kept(self, identity: ClientIdentity, known: Names) -> tuple[str, ...]:
-        """Return those tables that the client's filter keeps. Runs on the pool."""
+    async def _kept(self, identity: ClientIdentity, names: Names) -> tuple[str, ...]:
+        """Return those tables that the client's filter keeps."""
         config = self._config
-        kept = effective(
-            config.filter_regex,
-            config.filter_black_regex,
-            identity.filter,
-            config.filter_client_mode,
-            identity.within.filter,
-        )
-        return tuple(f"{schema}.{table}" for schema, table in known if kept.accepts(schema, table))
+
+        def kept() -> tuple[str, ...]:
+            keeps = effective(
+                config.filter_regex,
+                config.filter_black_regex,
+                identity.filter,
+                config.filter_client_mode,
+                identity.within.filter,
+            )
+            return tuple(f"{schema}.{table}" for schema, table in names if keeps.accepts(schema, table))
+
+        async with self._compiling.of(identity.account or identity.client_id):
+            return await self._run_blocking(kept)

@@ -20,7 +20,7 @@ from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import StatusApi, listen, own_names, port_of
 from canal_ha.admin.document import NodeFacts
 from canal_ha.config.listeners import is_loopback
-from canal_ha.errors import LocalProtocolError, NotRunningHere
+from canal_ha.errors import LocalProtocolError, NotRunningHere, NotSubscribed
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
@@ -74,6 +74,8 @@ def ask(
 async def snapshotted(destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
     if destination != "example":
         raise NotRunningHere(destination)
+    if client_id == 7:
+        raise NotSubscribed(destination, client_id)
     return changed("", request, "id1", 5)
 
 
@@ -118,6 +120,7 @@ def test_a_snapshot_is_started_over_http() -> None:
         ({**start, "tables": ["orders"]}, "orders is no table: write schema.table"),
         ({**start, "where": {"shop.other": "1"}}, "a condition for shop.other"),
         ({**start, "action": "pause"}, "no snapshot: start one"),
+        ({**start, "client_id": 7}, "client id 7 has not subscribed to example: start the client once"),
     ):
         code, _, body = ask(post_snapshot(wrong))
         assert code == 409

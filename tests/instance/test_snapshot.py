@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import InitialSnapshot, SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
 from tests.instance.test_regained import OneNode
 from tests.instance.test_stream import now
@@ -48,6 +49,23 @@ def test_a_table_that_the_source_does_not_show_is_refused(node: OneNode) -> None
     assert state(node) is None
 
 
+def test_a_table_that_the_clients_filter_drops_is_refused(node: OneNode) -> None:
+    """All its rows would be read, and counted, and none would arrive."""
+    now(node.embedded.subscribe(replace(CLIENT, filter=r"shop\..*")))
+    for action in (SnapshotAction.START, SnapshotAction.ADD):
+        with pytest.raises(SnapshotRefused, match=r"no row of other\.t would reach client id 1001"):
+            ask(node, action, "shop.orders", "other.t")
+    assert state(node) is None
+    assert ask(node, SnapshotAction.START, "shop.orders").phase is SnapshotPhase.RUNNING
+
+
+def test_a_table_outside_the_accounts_filter_is_refused(node: OneNode) -> None:
+    """The number of its rows, too, is none of the account's business."""
+    now(node.embedded.subscribe(replace(CLIENT, within=Within(r"shop\..*"))))
+    with pytest.raises(SnapshotRefused, match=r"no row of other\.t would reach"):
+        ask(node, SnapshotAction.START, "other.t")
+
+
 def test_the_state_survives_the_node(node: OneNode) -> None:
     """It is durable when the request is answered, without a flush. ACKs of the binlog's batches keep it."""
     now(node.embedded.subscribe(CLIENT))
@@ -74,7 +92,8 @@ def test_the_first_subscription_can_begin_with_the_existing_rows(node: OneNode) 
     assert first.tables == ("shop.orders", "shop.items")
     now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("other.t",))))
     assert state(node) == first
-    now(node.embedded.subscribe(client, snapshot=InitialSnapshot(("other.t",), again=True)))
+    wider = replace(CLIENT, filter=r"shop\..*,other\..*")
+    now(node.embedded.subscribe(wider, snapshot=InitialSnapshot(("other.t",), again=True)))
     added = state(node)
     assert added is not None
     assert added.tables == ("shop.orders", "shop.items", "other.t")
