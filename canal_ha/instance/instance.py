@@ -362,8 +362,8 @@ class Instance:
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
 
-        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused, FilterInvalid,
-        MetaWriteFailed.
+        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused,
+        FilterInvalid, MetaWriteFailed.
         """
         self._check()
         cursor = self.meta.cursor(client_id)

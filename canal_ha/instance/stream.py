@@ -418,7 +418,9 @@ class Stream:
         cursor = self._meta.cursor(self.client_id)
         if ring is self._ring and cursor is not None:
             self._meta.move(self.client_id, replace(cursor, snapshot=failed(cursor.snapshot, state)))
-            self._tell("snapshot.failed", client_id=self.client_id, state=state, alarm=True)
+            ended = facts_of(state) or {}
+            facts = {name: ended[name] for name in ("rows", "error") if name in ended}
+            self._tell("snapshot.failed", client_id=self.client_id, snapshot=ended.get("id", ""), **facts, alarm=True)
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is not self._ring:
@@ -513,7 +515,7 @@ class Stream:
             "filter": self._filter,
             "state": self.state.value,
             "error": str(self.error or ""),
-            "cursor": cursor,
+            "cursor": cursor and replace(cursor, snapshot=""),
             "snapshot": facts_of(cursor.snapshot) if cursor else None,
             "batches": self._batches.ids,
             "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,

@@ -98,15 +98,16 @@ class SnapshotState:
     @property
     def text(self) -> str:
         """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS."""
-        facts = {name: value for name, value in self.facts().items() if value or name not in _LEFT_OUT}
+        facts = {**asdict(self), "phase": self.phase.value}
+        facts = {name: value for name, value in facts.items() if value or name not in _LEFT_OUT}
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
         return text
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields for people and programs."""
-        return {**asdict(self), "phase": self.phase.value}
+        """Return the fields for people and programs, without values of rows, which not everybody may see."""
+        return {name: value for name, value in {**asdict(self), "phase": self.phase.value}.items() if name != "key"}
 
     @property
     def active(self) -> bool:
@@ -290,6 +291,15 @@ def facts_of(stored: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return state.facts() if state else None
+
+
+def told(stored: str) -> str:
+    """Return a stored text as clients get it: without the key of a row, which they may see in another form alone."""
+    try:
+        state = SnapshotState.from_text(stored)
+    except ValueError:
+        return ""
+    return replace(state, key=()).text if state else ""
 
 
 def _texts(value: Any) -> list[str]:

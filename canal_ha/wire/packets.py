@@ -21,7 +21,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, told
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
@@ -320,7 +320,7 @@ def accepted(cursor: LogPosition | None = None) -> bytes:
     """Build a successful ACK, whose body is empty without a cursor. cursor: for a client that asked for it."""
     if cursor is None:
         return _server_frame(pb.ACK, pb.Ack())
-    sent = replace(cursor, trail="", origins="")  # the client has no use for them
+    sent = replace(cursor, trail="", origins="", snapshot=told(cursor.snapshot))  # the client has no use for the rest
     return _server_frame(pb.ACK, pb.Ack(cursor=sent.to_json(with_type=False)))
 
 

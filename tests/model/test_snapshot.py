@@ -16,7 +16,9 @@ from canal_ha.model.snapshot import (
     SnapshotState,
     advanced,
     changed,
+    facts_of,
     failed,
+    told,
 )
 
 BEGUN = SnapshotState("a1", ("shop.orders", "shop.größe"), {"shop.orders": "id < 'x'"}, began_ms=5)
@@ -27,6 +29,14 @@ def test_the_text_holds_the_state() -> None:
     state = replace(BEGUN, table=1, key=("7", "é"), chunks=3, rows=2500, total=9000)
     assert SnapshotState.from_text(state.text) == state
     assert SnapshotState.from_text("") is None
+
+
+def test_nobody_is_told_the_key_of_a_row() -> None:
+    """A client may see the column hashed, and a status is for everybody with the destination."""
+    state = replace(BEGUN, key=("email=0x61",), rows=3)
+    assert "0x61" not in str(facts_of(state.text))
+    assert SnapshotState.from_text(told(state.text)) == replace(BEGUN, rows=3)
+    assert (told(""), told("{")) == ("", "")
 
 
 @pytest.mark.parametrize(
