@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from canal_ha.cli.access import access_from_environment
 from canal_ha.cli.destination_node import at_home
-from canal_ha.cli.node_status import fetch
+from canal_ha.client.node_http import fetch
 from canal_ha.config.load import load
 from canal_ha.errors import NodeUnreachable
 

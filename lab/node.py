@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from canal_ha.cli.access import HttpAccess
+from canal_ha.client.http_access import HttpAccess
 from lab.mysql import CANAL, SqlServer
 from lab.ports import LOOPBACK, free_port, listens
 from lab.process import Process, StartFailed, spawn

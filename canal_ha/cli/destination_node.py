@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import Request
 
 import click
 
 from canal_ha.admin.address_file import read_address
-from canal_ha.cli.access import HttpAccess, access_options, http_access
-from canal_ha.cli.node_answer import check
-from canal_ha.cli.node_status import DEFAULT_URL, MOST_BYTES, refusal
+from canal_ha.cli.access import access_options, http_access
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_http import DEFAULT_URL, post
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig
-from canal_ha.errors import CanalError, NodeUnreachable
+from canal_ha.errors import CanalError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -89,28 +84,5 @@ class DestinationNode:
     def post(
         self, action: str, body: Any, shape: Mapping[str, Any], refused: type[CanalError], timeout_s: float
     ) -> dict[str, Any]:
-        """Ask for an action on the destination, and return the answer.
-
-        action: last part of the path.
-        body: a JSON value.
-        shape: of the answer; see node_answer.
-        refused: raised with the node's reason if it refuses.
-        timeout_s: for the answer.
-        Raises NodeUnreachable.
-        """
-        address = f"{self.url.rstrip('/')}/api/v1/destinations/{quote(self._destination, safe='')}/{action}"
-        request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
-        try:
-            with self.access.opener().open(request, timeout=timeout_s) as answer:
-                found: dict[str, Any] = json.loads(answer.read(MOST_BYTES))
-            check(found, shape)
-        except HTTPError as error:
-            raise refused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
-        except (URLError, OSError, HTTPException) as error:
-            raise NodeUnreachable(
-                f"no node answers at {self.url} ({getattr(error, 'reason', None) or error}): run this where the node"
-                f" that runs {self._destination} listens (canal.log says admin.listening)"
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise NodeUnreachable(f"{address} did not answer as a canal-ha node: {error}") from error
-        return found
+        """Ask for an action on the destination, and return the answer; see node_http.post."""
+        return post(self.url, self.access, self._destination, action, body, shape, refused, timeout_s)

@@ -12,9 +12,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
-from canal_ha.cli.access import HttpAccess
 from canal_ha.cli.figures import duration, lines, size
-from canal_ha.cli.node_status import NO_LOGIN, fetch
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_http import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS

@@ -9,14 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
-from canal_ha.cli.node_answer import SNAPSHOT
-from canal_ha.cli.node_status import fetch
-from canal_ha.errors import SnapshotRefused
+from canal_ha.client.snapshots import Snapshots
 from canal_ha.model.excerpt import json_text, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-TIMEOUT_S = 30.0
 LOOK_S = 1.0
 ENDED = ("done", "failed", "cancelled")
 
@@ -41,7 +38,11 @@ def _client_options(command: Command) -> Command:
     """Add the options that say which client's snapshot, and which node to ask."""
     command = destination_node_options(command)
     command = click.option(
-        "--client-id", type=int, default=1001, show_default=True, help="Whose stream gets the rows."
+        "--client-id",
+        type=click.IntRange(-32768, 32767),
+        default=1001,
+        show_default=True,
+        help="Whose stream gets the rows.",
     )(command)
     return click.option("--destination", required=True, help="Name of the destination.")(command)
 
@@ -62,11 +63,10 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, wa
         if not (equals and condition.strip()):
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
-    asked = _Client(**client)
-    state = asked.ask("start", tables=list(tables), where=conditions, without_key=without_key)
-    click.echo(_line(state))
+    snapshots = _snapshots(**client)
+    click.echo(_line(snapshots.start(tables, conditions, without_key=without_key)))
     if watch:
-        asked.watch()
+        _watch(snapshots)
 
 
 @command.command()
@@ -74,14 +74,14 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, wa
 @click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
 def add(tables: tuple[str, ...], **client: Any) -> None:
     """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
-    click.echo(_line(_Client(**client).ask("add", tables=list(tables))))
+    click.echo(_line(_snapshots(**client).add(tables)))
 
 
 @command.command()
 @_client_options
 def pause(**client: Any) -> None:
     """Stop reading rows; changes keep flowing."""
-    click.echo(_line(_Client(**client).ask("pause")))
+    click.echo(_line(_snapshots(**client).pause()))
 
 
 @command.command()
@@ -92,14 +92,14 @@ def resume(without_key: bool, **client: Any) -> None:
 
     A table without a key begins again.
     """
-    click.echo(_line(_Client(**client).ask("resume", without_key=without_key)))
+    click.echo(_line(_snapshots(**client).resume(without_key=without_key)))
 
 
 @command.command()
 @_client_options
 def cancel(**client: Any) -> None:
     """End a snapshot. The rows that the client has got stay."""
-    click.echo(_line(_Client(**client).ask("cancel")))
+    click.echo(_line(_snapshots(**client).cancel()))
 
 
 @command.command()
@@ -108,58 +108,35 @@ def cancel(**client: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(watch: bool, as_json: bool, **client: Any) -> None:
     """Show how far the client's snapshot has come. The exit code is 1 if it failed."""
-    asked = _Client(**client)
-    state = asked.state()
+    snapshots = _snapshots(**client)
+    state = snapshots.state()
     click.echo(json_text(state) if as_json else _line(state))
     if watch:
-        state = asked.watch()
+        state = _watch(snapshots)
     if state["phase"] == "failed":
         raise SystemExit(1)
 
 
-class _Client:
-    """A client id of a destination, at the node that runs it."""
+def _snapshots(destination: str, client_id: int, **node: Any) -> Snapshots:
+    found = DestinationNode(destination, **node)
+    return Snapshots(destination, client_id, url=found.url, access=found.access)
 
-    def __init__(self, destination: str, client_id: int, **node: Any) -> None:
-        self._node = DestinationNode(destination, **node)
-        self._destination = destination
-        self._client_id = client_id
 
-    def ask(self, action: str, **more: Any) -> dict[str, Any]:
-        """Ask for an action and return the state. Raises SnapshotRefused, NodeUnreachable."""
-        body = {"client_id": self._client_id, "action": action, **more}
-        answer = self._node.post("snapshot", body, {"snapshot": SNAPSHOT}, SnapshotRefused, TIMEOUT_S)
-        state: dict[str, Any] = answer["snapshot"]
-        return state
-
-    def state(self) -> dict[str, Any]:
-        """Return the state. Raises SnapshotRefused if the client has none."""
-        document = fetch(self._node.url, self._node.access)
-        for each in document["destinations"]:
-            for stream in each["streams"] if each["destination"] == self._destination else ():
-                if stream["client_id"] == self._client_id and stream.get("snapshot"):
-                    state: dict[str, Any] = stream["snapshot"]
-                    return state
-        raise SnapshotRefused(
-            f"{self._destination} has no snapshot of client id {self._client_id} on this node;"
-            " `canal-ha status --zk` shows which node runs it"
-        )
-
-    def watch(self) -> dict[str, Any]:
-        """Show the progress until the end, and return the last state."""
-        state = self.state()
-        rows, at = state["rows"], time.monotonic()
-        with click.progressbar(length=max(state["total"], 1), show_pos=True, item_show_func=_shown) as bar:
-            while state["phase"] not in ENDED:
-                time.sleep(LOOK_S)
-                state = self.state()
-                bar.length = max(state["total"], state["rows"], 1)
-                now = time.monotonic()
-                rate, rows, at = (state["rows"] - rows) / (now - at), state["rows"], now
-                bar.pos = min(state["rows"], bar.length)
-                bar.update(0, f"{rate:,.0f} rows/s")
-        click.echo(_line(state))
-        return state
+def _watch(snapshots: Snapshots) -> dict[str, Any]:
+    """Show the progress until the end, and return the last state."""
+    state = snapshots.state()
+    rows, at = state["rows"], time.monotonic()
+    with click.progressbar(length=max(state["total"], 1), show_pos=True, item_show_func=_shown) as bar:
+        while state["phase"] not in ENDED:
+            time.sleep(LOOK_S)
+            state = snapshots.state()
+            bar.length = max(state["total"], state["rows"], 1)
+            now = time.monotonic()
+            rate, rows, at = (state["rows"] - rows) / (now - at), state["rows"], now
+            bar.pos = min(state["rows"], bar.length)
+            bar.update(0, f"{rate:,.0f} rows/s")
+    click.echo(_line(state))
+    return state
 
 
 def _shown(text: str | None) -> str:

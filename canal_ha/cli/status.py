@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from canal_ha.cli.access import HttpAccess, access_options, http_access
+from canal_ha.cli.access import access_options, http_access
 from canal_ha.cli.figures import duration, lines, size
-from canal_ha.cli.node_status import DEFAULT_URL, fetch
 from canal_ha.cli.zookeeper_options import zookeeper_options
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_http import DEFAULT_URL, fetch
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError
 from canal_ha.instance.alarms import MEANINGS

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from canal_ha.cli import node_status
-from canal_ha.cli.access import HttpAccess
+from canal_ha.client import node_http
+from canal_ha.client.http_access import HttpAccess
 from canal_ha.errors import NodeUnreachable
 
 BOSS = HttpAccess("boss", "a password")
@@ -48,4 +48,4 @@ def test_a_refused_login_shows_the_nodes_reason(code: int, reason: str) -> None:
     """It is not taken for another program's answer, and nobody is asked for a login that he has given."""
     body = f'{{"error": "{reason}"}}'.encode()
     with answering(code, body) as url, pytest.raises(NodeUnreachable, match=f"refused the request: {reason}"):
-        node_status.fetch(url, BOSS)
+        node_http.fetch(url, BOSS)

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from canal_ha.cli import overview
-from canal_ha.cli.access import HttpAccess
-from canal_ha.cli.node_status import fetch
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_http import fetch
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import NodeUnreachable
 from canal_ha.zookeeper import tree

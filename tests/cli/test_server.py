@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from canal_ha.cli.node_status import fetch
+from canal_ha.client.node_http import fetch
 from canal_ha.errors import NodeUnreachable
 from lab.ports import free_port
 from tests.cli.test_main import PROGRAM

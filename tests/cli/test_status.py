@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from canal_ha.admin.document import NodeFacts, status_document
-from canal_ha.cli import figures, node_status, overview, status
-from canal_ha.cli.node_answer import STATUS, check
+from canal_ha.cli import figures, overview, status
+from canal_ha.client import node_http
+from canal_ha.client.node_answer import STATUS, check
 from canal_ha.cluster.overview import DestinationView, NodeView, Overview
 from canal_ha.config.alarms import refused
 from canal_ha.errors import ConfigError, NodeUnreachable
@@ -130,14 +131,14 @@ def test_json() -> None:
 def test_something_else_answers(body: bytes, code: int, message: str) -> None:
     """The error for another program on that port differs from the one for no program."""
     with serving(body, code) as url, pytest.raises(NodeUnreachable, match=message.replace("?", r"\?")):
-        node_status.fetch(url)
+        node_http.fetch(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "127.0.0.1:1", "http://nowhere.invalid"])
 def test_nobody_answers(url: str) -> None:
     """The error names the URL and the key to check."""
     with pytest.raises(NodeUnreachable, match=r"no node answers at .*canal\.admin\.http\.port"):
-        node_status.fetch(url)
+        node_http.fetch(url)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_a_fake_document_says_what_is_wrong_with_it() -> None:
 def test_a_document_that_is_made_to_hurt_is_refused(body: bytes) -> None:
     """Nesting, digits, infinity and bytes that are no text."""
     with serving(body) as url, pytest.raises(NodeUnreachable, match="not the status of a canal-ha node"):
-        node_status.fetch(url)
+        node_http.fetch(url)
 
 
 def test_texts_of_a_document_do_not_steer_the_terminal() -> None:
@@ -231,7 +232,7 @@ def test_texts_of_a_document_do_not_steer_the_terminal() -> None:
 
 def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte ended a wait of five seconds; the answer in total had no limit."""
-    monkeypatch.setattr(node_status, "WHOLE_S", 0.5)
+    monkeypatch.setattr(node_http, "WHOLE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
@@ -244,7 +245,7 @@ def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeyp
         threading.Thread(target=drip, daemon=True).start()
         began = time.monotonic()
         with pytest.raises(NodeUnreachable, match="not answered completely within"):
-            node_status.fetch(f"127.0.0.1:{server.getsockname()[1]}")
+            node_http.fetch(f"127.0.0.1:{server.getsockname()[1]}")
         assert time.monotonic() - began < 5
 
 
@@ -252,11 +253,11 @@ def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeyp
 def test_a_refusal_that_is_made_to_hurt_is_an_error_without_its_text(body: bytes) -> None:
     """A long one, which could be endless, and one that is nested too deeply."""
     with serving(body, 409) as url, pytest.raises(NodeUnreachable, match="answered 409 Conflict: is this"):
-        node_status.fetch(url)
+        node_http.fetch(url)
 
 
 def test_a_document_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than the limit is not read."""
-    monkeypatch.setattr(node_status, "MOST_BYTES", 1000)
+    monkeypatch.setattr(node_http, "MOST_BYTES", 1000)
     with serving(b" " * 2000) as url, pytest.raises(NodeUnreachable, match="more than 1000 bytes"):
-        node_status.fetch(url)
+        node_http.fetch(url)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from canal_ha.cli.node_status import fetch
+from canal_ha.client.node_http import fetch
 from canal_ha.errors import NodeUnreachable
 from lab import SqlServer, free_port
 from lab.ports import LOOPBACK

@@ -11,8 +11,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from canal_ha.cli.access import HttpAccess
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.http_access import HttpAccess
 from canal_ha.errors import ServerRefused
 from canal_ha.wire.scramble import secret_of
 from lab import MySQL, Node, follow

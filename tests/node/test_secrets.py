@@ -9,7 +9,7 @@ from urllib.request import Request
 
 import pytest
 
-from canal_ha.cli.access import HttpAccess
+from canal_ha.client.http_access import HttpAccess
 from canal_ha.config.load import load
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.wire.scramble import secret_of

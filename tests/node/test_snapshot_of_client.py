@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.snapshots import Snapshots
 from canal_ha.config.load import load_usable
-from canal_ha.errors import CanalError
+from canal_ha.errors import CanalError, NodeUnreachable, SnapshotRefused
 from lab import Node, SqlServer, follow
 from lab.ports import LOOPBACK
 from tests.node.following import following, stream_of
@@ -28,16 +27,11 @@ pytestmark = pytest.mark.real
 ROWS = int(os.environ.get("CANAL_HA_SNAPSHOT_ROWS", "6000"))
 
 
-def ask(node: Node, action: str, **more: Any) -> dict[str, Any]:
-    """Ask for an action on the snapshot of client 1001 and return its state."""
-    config = load_usable(node.conf, (), {})
-    token = config.operator_token_file.read_text().strip()
-    body = json.dumps({"client_id": 1001, "action": action, **more}).encode()
-    address = f"http://{LOOPBACK}:{node.admin_port}/api/v1/destinations/example/snapshot"
-    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
-    with urlopen(Request(address, body, headers), timeout=30) as answer:
-        state: dict[str, Any] = json.load(answer)["snapshot"]
-        return state
+def snapshots(node: Node, client_id: int = 1001) -> Snapshots:
+    """Return the snapshot of a client, asked for by the operator."""
+    token = load_usable(node.conf, (), {}).operator_token_file.read_text().strip()
+    url = f"{LOOPBACK}:{node.admin_port}"
+    return Snapshots("example", client_id, url=url, access=HttpAccess(token=token))
 
 
 def filled(server: SqlServer, schema: str) -> str:
@@ -149,7 +143,7 @@ def test_a_client_gets_every_row_through_crashes(source_server: SqlServer, datab
         with following(node):
             pass
         with writing(source_server, table):
-            assert ask(node, "start", tables=[table])["phase"] == "running"
+            assert snapshots(node).start([table])["phase"] == "running"
             reader = Reader(node, copy, rough=True)
             kills = [0.1, 0.5]
 
@@ -182,10 +176,10 @@ def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: st
     with Node({"example": follow(source_server, properties)}) as node:
         with following(node):
             pass
-        ask(node, "start", tables=[table])
+        snapshots(node).start([table])
         reader = Reader(node, copy, rough=False)
         reader.until(lambda: stream_of(node, "example")["snapshot"]["rows"] > 0, "some rows")
-        assert ask(node, "pause")["phase"] == "paused"
+        assert snapshots(node).pause()["phase"] == "paused"
         reader.until(lambda: stream_of(node, "example")["bytes_behind"] == 0, "quiet")
         for _ in range(10):
             reader.step()
@@ -193,7 +187,47 @@ def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: st
         source_server.execute(f"INSERT INTO {table} VALUES ({ROWS}, 1, 'new')")
         reader.until(lambda: (table, (str(ROWS),)) in copy.rows, "the change")
         assert copy.snapshot_rows == rows < ROWS
-        assert ask(node, "resume")["phase"] == "running"
+        assert snapshots(node).resume()["phase"] == "running"
         reader.until(lambda: stream_of(node, "example")["snapshot"]["phase"] == "done", "the end")
         assert copy.rows == expected(source_server, table)
         reader.close()
+
+
+def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, database: str) -> None:
+    """Each refusal says why, and what to do."""
+    mariadb.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.u (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.t VALUES (1), (2), (3)",
+    )
+    table = f"{database}.t"
+    with Node({"example": follow(mariadb)}) as node:
+        snapshot = snapshots(node)
+        with pytest.raises(SnapshotRefused, match="client id 1001 has not subscribed to example: start the client"):
+            snapshot.start([table])
+        with following(node, tables=rf"{database}\..*") as client:
+            with pytest.raises(SnapshotRefused, match="client id 1001 on this node; `canal-ha status --zk` shows"):
+                snapshot.state()
+            with pytest.raises(SnapshotRefused, match=r"shows no table t\.T: check the name with its letter case"):
+                snapshot.start(["t.T"])
+            with pytest.raises(SnapshotRefused, match="it has the word SELECT"):
+                snapshot.start([table], {table: "id = (SELECT 1)"})
+            state = snapshot.start([table], {table: "id > 1"})
+            assert (state["phase"], state["where"]) == ("running", {table: "id > 1"})
+            assert snapshot.pause()["phase"] == "paused"
+            assert snapshot.add([f"{database}.u"])["tables"] == [table, f"{database}.u"]
+            assert snapshot.resume()["phase"] == "running"
+
+            def done() -> bool:
+                client.get(100, 100)
+                return bool(snapshot.state()["phase"] == "done")
+
+            until(done, what="the end of the snapshot")
+            assert snapshot.state()["rows"] == 2
+            with pytest.raises(SnapshotRefused, match="is done: it cannot cancel"):
+                snapshot.cancel()
+        with pytest.raises(SnapshotRefused, match="role admin"):
+            Snapshots("example", url=f"{LOOPBACK}:{node.admin_port}").cancel()
+    with pytest.raises(NodeUnreachable, match="no node answers at"):
+        snapshot.state()

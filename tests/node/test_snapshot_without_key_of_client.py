@@ -17,7 +17,7 @@ from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import Node, SqlServer, follow
 from lab.ports import LOOPBACK
 from tests.node.following import following, stream_of
-from tests.node.test_snapshot_of_client import ask
+from tests.node.test_snapshot_of_client import snapshots
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -180,7 +180,7 @@ def test_a_consumer_without_keys_gets_every_row_through_crashes(source_server: S
         with following(node):
             pass
         with writing(source_server, table):
-            assert ask(node, "start", tables=[table], without_key=True)["phase"] == "running"
+            assert snapshots(node).start([table], without_key=True)["phase"] == "running"
             reader = Reader(node, consumer)
             kills = [0.1, 0.3]
 

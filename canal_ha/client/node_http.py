@@ -1,17 +1,20 @@
-"""Ask one node for its status document. Anybody may have written the address, and anybody may listen there."""
+"""Ask one node for its status document, or for an action. Anybody may have written the address, and listen there."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request
 
-from canal_ha.cli.access import HttpAccess
-from canal_ha.cli.node_answer import STATUS, check
-from canal_ha.errors import NodeUnreachable
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_answer import STATUS, check
+from canal_ha.errors import CanalError, NodeUnreachable
 from canal_ha.model.excerpt import printable
 
 TIMEOUT_S = 5.0  # of silence
@@ -78,6 +81,45 @@ def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
     return document
+
+
+def post(
+    url: str,
+    access: HttpAccess,
+    destination: str,
+    action: str,
+    body: Any,
+    shape: Mapping[str, Any],
+    refused: type[CanalError],
+    timeout_s: float,
+) -> dict[str, Any]:
+    """Ask a node for an action on a destination that it runs, and return the answer.
+
+    url: of its status endpoint.
+    access: the login.
+    action: last part of the path.
+    body: a JSON value.
+    shape: of the answer; see node_answer.
+    refused: raised with the node's reason if it refuses.
+    timeout_s: for the answer.
+    Raises NodeUnreachable.
+    """
+    address = f"{url.rstrip('/')}/api/v1/destinations/{quote(destination, safe='')}/{action}"
+    request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
+    try:
+        with access.opener().open(request, timeout=timeout_s) as answer:
+            found: dict[str, Any] = json.loads(answer.read(MOST_BYTES))
+        check(found, shape)
+    except HTTPError as error:
+        raise refused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
+    except (URLError, OSError, HTTPException) as error:
+        raise NodeUnreachable(
+            f"no node answers at {url} ({getattr(error, 'reason', None) or error}): run this where the node"
+            f" that runs {destination} listens (canal.log says admin.listening)"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise NodeUnreachable(f"{address} did not answer as a canal-ha node: {error}") from error
+    return found
 
 
 def refusal(error: HTTPError) -> str:

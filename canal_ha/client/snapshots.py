@@ -1,0 +1,84 @@
+"""Snapshots: starts, pauses and shows the snapshot of a client id, over HTTP at the node that runs the destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_answer import SNAPSHOT
+from canal_ha.client.node_http import DEFAULT_URL, NO_LOGIN, fetch, post
+from canal_ha.errors import SnapshotRefused
+
+TIMEOUT_S = 30.0
+
+
+class Snapshots:
+    """The snapshot of one client id.
+
+    The methods return its state, a dict: `id`, `phase` (running, paused, done, failed, cancelled), `rows` that the
+    client has acknowledged, `total` rows as the server estimates them, `table` (how many of `tables` are read), `error`
+    and more. They raise SnapshotRefused with the reason, and NodeUnreachable.
+    """
+
+    def __init__(
+        self, destination: str, client_id: int = 1001, *, url: str = DEFAULT_URL, access: HttpAccess = NO_LOGIN
+    ) -> None:
+        """Create it; nothing is asked.
+
+        destination: its name.
+        client_id: whose stream gets the rows.
+        url: status endpoint of the node that runs the destination, canal.admin.http.port.
+        access: login of an account of the role admin.
+        """
+        self.destination = destination
+        self.client_id = client_id
+        self._url = url if "://" in url else f"http://{url}"
+        self._access = access
+
+    def start(
+        self, tables: Sequence[str], where: Mapping[str, str] | None = None, *, without_key: bool = False
+    ) -> dict[str, Any]:
+        """Begin a snapshot. The client id must be subscribed.
+
+        tables: `schema.table` each.
+        where: a condition in SQL for some of the tables.
+        without_key: also read tables without a key, each in one go.
+        """
+        return self._ask("start", tables=list(tables), where=dict(where or {}), without_key=without_key)
+
+    def add(self, tables: Sequence[str]) -> dict[str, Any]:
+        """Read tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
+        return self._ask("add", tables=list(tables))
+
+    def pause(self) -> dict[str, Any]:
+        """Stop reading rows; changes keep flowing."""
+        return self._ask("pause")
+
+    def resume(self, *, without_key: bool = False) -> dict[str, Any]:
+        """Continue behind the last acknowledged chunk, also a snapshot that failed. without_key: as in `start`."""
+        return self._ask("resume", without_key=without_key)
+
+    def cancel(self) -> dict[str, Any]:
+        """End the snapshot. The rows that the client has got stay."""
+        return self._ask("cancel")
+
+    def state(self) -> dict[str, Any]:
+        """Return the state. Raises SnapshotRefused if the client never had a snapshot on this node."""
+        document = fetch(self._url, self._access)
+        for each in document["destinations"]:
+            for stream in each["streams"] if each["destination"] == self.destination else ():
+                if stream["client_id"] == self.client_id and stream.get("snapshot"):
+                    state: dict[str, Any] = stream["snapshot"]
+                    return state
+        raise SnapshotRefused(
+            f"{self.destination} has no snapshot of client id {self.client_id} on this node;"
+            " `canal-ha status --zk` shows which node runs it"
+        )
+
+    def _ask(self, action: str, **more: Any) -> dict[str, Any]:
+        body = {"client_id": self.client_id, "action": action, **more}
+        shape = {"snapshot": SNAPSHOT}
+        answer = post(self._url, self._access, self.destination, "snapshot", body, shape, SnapshotRefused, TIMEOUT_S)
+        state: dict[str, Any] = answer["snapshot"]
+        return state
