@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from canal_ha.model.excerpt import printable
 
 
@@ -31,3 +34,25 @@ def size(count: int) -> str:
     while value >= 1024 and unit < len(units) - 1:
         value, unit = value / 1024, unit + 1
     return f"{count} B" if unit == 0 else f"{value:.1f} {units[unit]}"
+
+
+def speed_of(state: Mapping[str, Any]) -> str:
+    """Format how fast a snapshot is, and how long it will take; "" if nothing runs. Older nodes do not say it."""
+    if state["phase"] != "running" or "rows_per_s" not in state:
+        return ""
+    left = f", {duration(state['left_s'])} left" if state.get("left_s", -1) >= 0 else ""
+    return f"{state['rows_per_s']:,.0f} rows/s{left}"
+
+
+def snapshot_line(state: Mapping[str, Any]) -> str:
+    """Format the state of a snapshot, as a node's answer has it."""
+    tables = len(state["tables"])
+    total = f" of about {state['total']:,}" if state["total"] else ""
+    text = (
+        f"snapshot {state['id']} {state['phase']}: {state['rows']:,}{total} rows, {state['table']} of {tables} tables"
+    )
+    if speed := speed_of(state):
+        text += f", {speed}"
+    if state["phase"] == "running" and state.get("attempt_rows") and 0 <= state["table"] < tables:
+        text += f" ({state['tables'][state['table']]} has no key: a fail-over begins it again)"
+    return printable(f"{text}: {state['error']}" if state["error"] else text)

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
-from canal_ha.cli.figures import duration, lines, size
+from canal_ha.cli.figures import duration, lines, size, snapshot_line
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
@@ -79,8 +79,18 @@ def picture(seen: Overview) -> RenderableType:
     parts.append(_destinations(seen) if seen.destinations else Text("no destination is known"))
     clients = any(view.clients for view in seen.destinations)
     parts.append(_clients(seen) if clients else Text("no client has subscribed"))
+    parts += [Text(lines(text)) for text in _snapshots(seen, "running", "paused")]
     parts += [Text(lines(problem), style="red") for problem in problems(seen)]
     return Group(*parts)
+
+
+def _snapshots(seen: Overview, *phases: str) -> Iterator[str]:
+    """Yield a line for each client whose last snapshot is in one of these phases."""
+    for view in seen.destinations:
+        for client in view.clients:
+            snapshot = client.stream.snapshot if client.stream else None
+            if snapshot and snapshot["phase"] in phases:
+                yield f"{view.name}, client {client.client_id}: {snapshot_line(snapshot)}"
 
 
 def _texts(cells: Iterable[str]) -> Iterator[Text]:
@@ -156,6 +166,7 @@ def problems(seen: Overview) -> Iterator[str]:
         yield from (f"{node.address}: {alarm}" for alarm in node.alarms)
     for view in seen.destinations:
         yield from _problems_of(view)
+    yield from _snapshots(seen, "failed")
 
 
 def _problems_of(view: DestinationView) -> Iterator[str]:

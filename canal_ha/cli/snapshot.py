@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
+from canal_ha.cli.figures import snapshot_line, speed_of
 from canal_ha.client.snapshots import Snapshots
-from canal_ha.model.excerpt import json_text, printable
+from canal_ha.model.excerpt import json_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,7 +65,7 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, wa
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
     snapshots = _snapshots(**client)
-    click.echo(_line(snapshots.start(tables, conditions, without_key=without_key)))
+    click.echo(snapshot_line(snapshots.start(tables, conditions, without_key=without_key)))
     if watch:
         _watch(snapshots)
 
@@ -74,14 +75,14 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, wa
 @click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
 def add(tables: tuple[str, ...], **client: Any) -> None:
     """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
-    click.echo(_line(_snapshots(**client).add(tables)))
+    click.echo(snapshot_line(_snapshots(**client).add(tables)))
 
 
 @command.command()
 @_client_options
 def pause(**client: Any) -> None:
     """Stop reading rows; changes keep flowing."""
-    click.echo(_line(_snapshots(**client).pause()))
+    click.echo(snapshot_line(_snapshots(**client).pause()))
 
 
 @command.command()
@@ -92,14 +93,14 @@ def resume(without_key: bool, **client: Any) -> None:
 
     A table without a key begins again.
     """
-    click.echo(_line(_snapshots(**client).resume(without_key=without_key)))
+    click.echo(snapshot_line(_snapshots(**client).resume(without_key=without_key)))
 
 
 @command.command()
 @_client_options
 def cancel(**client: Any) -> None:
     """End a snapshot. The rows that the client has got stay."""
-    click.echo(_line(_snapshots(**client).cancel()))
+    click.echo(snapshot_line(_snapshots(**client).cancel()))
 
 
 @command.command()
@@ -110,7 +111,7 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
     """Show how far the client's snapshot has come. The exit code is 1 if it failed."""
     snapshots = _snapshots(**client)
     state = snapshots.state()
-    click.echo(json_text(state) if as_json else _line(state))
+    click.echo(json_text(state) if as_json else snapshot_line(state))
     if watch:
         state = _watch(snapshots)
     if state["phase"] == "failed":
@@ -125,30 +126,14 @@ def _snapshots(destination: str, client_id: int, **node: Any) -> Snapshots:
 def _watch(snapshots: Snapshots) -> dict[str, Any]:
     """Show the progress until the end, and return the last state."""
     state = snapshots.state()
-    rows, at = state["rows"], time.monotonic()
-    with click.progressbar(length=max(state["total"], 1), show_pos=True, item_show_func=_shown) as bar:
+    with click.progressbar(
+        length=max(state["total"], 1), show_pos=True, show_eta=False, item_show_func=lambda text: text or ""
+    ) as bar:
         while state["phase"] not in ENDED:
             time.sleep(LOOK_S)
             state = snapshots.state()
             bar.length = max(state["total"], state["rows"], 1)
-            now = time.monotonic()
-            rate, rows, at = (state["rows"] - rows) / (now - at), state["rows"], now
             bar.pos = min(state["rows"], bar.length)
-            bar.update(0, f"{rate:,.0f} rows/s")
-    click.echo(_line(state))
+            bar.update(0, speed_of(state))
+    click.echo(snapshot_line(state))
     return state
-
-
-def _shown(text: str | None) -> str:
-    return text or ""
-
-
-def _line(state: dict[str, Any]) -> str:
-    tables = len(state["tables"])
-    total = f" of about {state['total']:,}" if state["total"] else ""
-    text = (
-        f"snapshot {state['id']} {state['phase']}: {state['rows']:,}{total} rows, {state['table']} of {tables} tables"
-    )
-    if state["phase"] == "running" and state.get("attempt_rows"):
-        text += f" ({state['tables'][state['table']]} has no key: a fail-over begins it again)"
-    return printable(f"{text}: {state['error']}" if state["error"] else text)

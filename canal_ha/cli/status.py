@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from canal_ha.cli.access import access_options, http_access
-from canal_ha.cli.figures import duration, lines, size
+from canal_ha.cli.figures import duration, lines, size, snapshot_line
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import DEFAULT_URL, fetch
@@ -156,6 +156,8 @@ def show(document: dict[str, Any], console: Console) -> None:
             client = f"{destination['destination']}, client {stream['client_id']}"
             if stream["error"]:
                 problems.append(f"{client}: {stream['error']}")
+            if (snapshot := stream.get("snapshot")) and snapshot["phase"] == "failed":
+                problems.append(f"{client}: {snapshot_line(snapshot)}")
             problems += [f"{client}: {MEANINGS.get(alarm, alarm)}" for alarm in stream.get("alarms", ())]
             problems += [
                 f"{client}: {part['source_address']} is left behind"
@@ -166,6 +168,10 @@ def show(document: dict[str, Any], console: Console) -> None:
     for destination in document["destinations"]:
         for reader in destination.get("readers", ()):
             console.print(lines(_reader(destination["destination"], reader)), markup=False)
+        for stream in destination["streams"]:
+            if (snapshot := stream.get("snapshot")) and snapshot["phase"] in ("running", "paused"):
+                client = f"{destination['destination']}, client {stream['client_id']}"
+                console.print(lines(f"{client}: {snapshot_line(snapshot)}"), markup=False)
     _problems(problems, console)
 
 

@@ -37,6 +37,9 @@ SNAPSHOT: Mapping[str, Any] = {
     "table": int,
     "tables": [str],
     "error": str,
+    "attempt_rows?": int,
+    "rows_per_s?": float,
+    "left_s?": float,
 }
 STREAM: Mapping[str, Any] = {
     "client_id": int,

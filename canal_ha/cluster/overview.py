@@ -47,6 +47,7 @@ class StreamView:
     seconds_behind: float
     bytes_behind: int
     alarms: tuple[str, ...] = ()
+    snapshot: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ def _client_with_status(client: ClientView, stream: Mapping[str, Any] | None) ->
             stream["seconds_behind"],
             stream["bytes_behind"],
             tuple(stream.get("alarms", ())),
+            stream.get("snapshot"),
         ),
     )
 

@@ -68,7 +68,8 @@ class StreamStatus:
     purge_in_s: until the source may purge the cursor's journal, s; 0: it has purged it.
     alarms: purge, lag, unmoved, blocked, denied; see canal_ha.instance.alarms.
     parts: the sources, where the stream merges several.
-    snapshot: the state of the client's last snapshot, by the fields of SnapshotState; None if it never had one.
+    snapshot: the state of the client's last snapshot, by the fields of SnapshotState, with `rows_per_s` of the last
+        minute, and `left_s`, -1 while nobody can tell it; None if it never had one.
     """
 
     client_id: int

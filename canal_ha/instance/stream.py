@@ -23,6 +23,7 @@ from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
+from canal_ha.instance.snapshot_rate import SnapshotRate
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
@@ -34,7 +35,8 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
-from canal_ha.model.snapshot import SnapshotState, advanced, facts_of, failed
+from canal_ha.model.snapshot import SnapshotState, advanced, failed
+from canal_ha.model.snapshot import read as read_snapshot
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
@@ -123,6 +125,7 @@ class Stream:
         self._meta = meta
         self._open_feed = open_feed
         self._reactor = reactor
+        self._snapshot_rate = SnapshotRate(reactor.seconds)
         self._check_room = check_room
         self._tell = tell
         self._batches = Batches(client_id, batch_ids)
@@ -218,8 +221,15 @@ class Stream:
             cursor = self._meta.cursor(self.client_id)
             again = self._ring is not None and batch_id <= self._last_of_gone_rings
             snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
+            if cursor and snapshot != cursor.snapshot:
+                self._snapshot_moved(cursor.snapshot, snapshot)
             beside = mark or snapshot
             self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+
+    def _snapshot_moved(self, before: str, after: str) -> None:
+        old, new = read_snapshot(before), read_snapshot(after)
+        if old and new:
+            self._snapshot_rate.acknowledged(old, new)
 
     def rollback(self, batch_id: int) -> None:
         """Forget all batches in flight, so that the next GET starts behind the last acknowledged batch.
@@ -418,9 +428,9 @@ class Stream:
         cursor = self._meta.cursor(self.client_id)
         if ring is self._ring and cursor is not None:
             self._meta.move(self.client_id, replace(cursor, snapshot=failed(cursor.snapshot, state)))
-            ended = facts_of(state) or {}
-            facts = {name: ended[name] for name in ("rows", "error") if name in ended}
-            self._tell("snapshot.failed", client_id=self.client_id, snapshot=ended.get("id", ""), **facts, alarm=True)
+            ended = SnapshotState.from_text(state)
+            facts = {"snapshot": ended.id, "rows": ended.rows, "error": ended.error} if ended else {}
+            self._tell("snapshot.failed", client_id=self.client_id, **facts, alarm=True)
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is not self._ring:
@@ -510,13 +520,14 @@ class Stream:
         ring, sink, feed = self._ring, self._sink, self._feed
         oldest = min(self._delivered_at.values(), default=None)
         cursor = self._meta.cursor(self.client_id)
+        snapshot = read_snapshot(cursor.snapshot) if cursor else None
         common = {
             "client_id": self.client_id,
             "filter": self._filter,
             "state": self.state.value,
             "error": str(self.error or ""),
             "cursor": cursor and replace(cursor, snapshot=""),
-            "snapshot": facts_of(cursor.snapshot) if cursor else None,
+            "snapshot": snapshot and {**snapshot.facts(), **self._snapshot_rate.of(snapshot)},
             "batches": self._batches.ids,
             "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,
         }

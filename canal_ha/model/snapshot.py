@@ -175,10 +175,7 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
     stored: the text of the client's last snapshot; "" if it never had one.
     new_id: of a snapshot that begins.
     """
-    try:
-        state = SnapshotState.from_text(stored)
-    except ValueError:
-        state = None  # somebody damaged it: a new one can begin
+    state = read(stored)  # if somebody damaged it, a new one can begin
     going_on = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
     if request.action is SnapshotAction.START:
         if state is not None and going_on:
@@ -284,21 +281,17 @@ def failed(stored: str, end: str) -> str:
     return old.ended(SnapshotPhase.FAILED, new.ended_ms, new.error).text
 
 
-def facts_of(stored: str) -> dict[str, Any] | None:
-    """Return the fields of a stored state; None for "" and for a text that somebody damaged."""
+def read(stored: str) -> SnapshotState | None:
+    """Return the stored state; None for "" and for a text that somebody damaged."""
     try:
-        state = SnapshotState.from_text(stored)
+        return SnapshotState.from_text(stored)
     except ValueError:
         return None
-    return state.facts() if state else None
 
 
 def told(stored: str) -> str:
     """Return a stored text as clients get it: without the key of a row, which they may see in another form alone."""
-    try:
-        state = SnapshotState.from_text(stored)
-    except ValueError:
-        return ""
+    state = read(stored)
     return replace(state, key=()).text if state else ""
 
 

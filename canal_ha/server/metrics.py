@@ -289,12 +289,17 @@ def _snapshots(pairs: Iterable[tuple[str, StreamStatus]]) -> Iterator[Metric]:
     phase = Family("canal_snapshot_phase", "gauge", "What the client's last snapshot is doing.", *labels, "phase")
     rows = Family("canal_snapshot_rows", "gauge", "Rows of the snapshot that the client has acknowledged.", *labels)
     total = Family("canal_snapshot_rows_estimated", "gauge", "Rows of its tables, as the server estimates.", *labels)
+    rate = Family("canal_snapshot_rows_per_second", "gauge", "Rows acknowledged, over the last minute.", *labels)
+    left = Family("canal_snapshot_left_seconds", "gauge", "Until its end, at this rate; none if unknown.", *labels)
     for destination, stream in pairs:
         if stream.snapshot:
             phase.add(1, destination, stream.client_id, stream.snapshot["phase"])
             rows.add(stream.snapshot["rows"], destination, stream.client_id)
             total.add(stream.snapshot["total"], destination, stream.client_id)
-    yield from (phase, rows, total)
+            rate.add(stream.snapshot["rows_per_s"], destination, stream.client_id)
+            if stream.snapshot["left_s"] >= 0:
+                left.add(stream.snapshot["left_s"], destination, stream.client_id)
+    yield from (phase, rows, total, rate, left)
 
 
 def _port(counters: RequestCounters) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from canal_ha.config.alarms import refused
 from canal_ha.errors import ConfigError
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.version import VERSION
 
 A, B = "10.0.0.1:11111", "10.0.0.2:11111"
@@ -34,6 +35,7 @@ SEEN = Overview(
         DestinationView("orphan", stand_by=(B,)),
     ),
 )
+SNAPSHOT = SnapshotState("a1", ("shop.orders",), rows=5, total=90)
 SAID = status_document(
     NodeFacts(A, "compiled", 0.0),
     [
@@ -43,9 +45,22 @@ SAID = status_document(
             source_error="access denied",
             streams=(
                 StreamStatus(
-                    1001, "", "open", batches=(1, 2), oldest_unacked_s=61.0, seconds_behind=0.25, bytes_behind=2048
+                    1001,
+                    "",
+                    "open",
+                    batches=(1, 2),
+                    oldest_unacked_s=61.0,
+                    seconds_behind=0.25,
+                    bytes_behind=2048,
+                    snapshot=replace(SNAPSHOT, phase=SnapshotPhase.PAUSED).facts(),
                 ),
-                StreamStatus(7, "", "failed", error="journal mysql-bin.000001 is gone"),
+                StreamStatus(
+                    7,
+                    "",
+                    "failed",
+                    error="journal mysql-bin.000001 is gone",
+                    snapshot=SNAPSHOT.ended(SnapshotPhase.FAILED, 9, "denied").facts(),
+                ),
             ),
         )
     ],
@@ -94,6 +109,8 @@ def test_what_the_running_node_adds() -> None:
     assert told[5] == ["example", "1001", "10.0.0.9:40000", "open", "mysql-bin.000004:491", *figures]
     assert "example: access denied" in text
     assert "example, client 7: journal mysql-bin.000001 is gone" in text
+    assert "example, client 1001: snapshot a1 paused: 5 of about 90 rows, 0 of 1 tables" in text
+    assert "example, client 7: snapshot a1 failed: 5 of about 90 rows, 0 of 1 tables: denied" in text
 
 
 def test_a_node_that_does_not_answer() -> None:
@@ -151,5 +168,6 @@ def test_json_has_every_field_by_its_name() -> None:
         "seconds_behind": 0.25,
         "bytes_behind": 2048,
         "alarms": [],
+        "snapshot": json.loads(json.dumps(replace(SNAPSHOT, phase=SnapshotPhase.PAUSED).facts())),
     }
     assert third["stream"] is None

@@ -26,8 +26,10 @@ from canal_ha.config.alarms import refused
 from canal_ha.errors import ConfigError, NodeUnreachable
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=0.0)
+SNAPSHOT = SnapshotState("a1", ("shop.orders", "shop.items"), rows=3000, total=90_000, attempt=1, attempt_rows=3000)
 INSTANCES = (
     InstanceStatus("lonely", "db2:3306", source_error="no [route] to host"),
     InstanceStatus(
@@ -47,8 +49,15 @@ INSTANCES = (
                 seconds_behind=0.25,
                 bytes_behind=2048,
                 alarms=("blocked",),
+                snapshot={**SNAPSHOT.facts(), "rows_per_s": 1250.0, "left_s": 72.0},
             ),
-            StreamStatus(1002, r"shop\..*", "failed", error="journal mysql-bin.000001 is gone"),
+            StreamStatus(
+                1002,
+                r"shop\..*",
+                "failed",
+                error="journal mysql-bin.000001 is gone",
+                snapshot=SNAPSHOT.ended(SnapshotPhase.FAILED, 9, "shop.orders is gone").facts(),
+            ),
         ),
     ),
 )
@@ -93,6 +102,17 @@ def test_the_table() -> None:
     assert "example, client 1001: its ring is full of batches that it has not acknowledged" in text
     assert "example, client 1002: journal mysql-bin.000001 is gone" in text
     assert next(line for line in text.splitlines() if "1002" in line).count("-") >= 5
+
+
+def test_snapshots_are_shown() -> None:
+    """One that runs has its progress, and one that failed is a problem. One that is done needs no line."""
+    text = run(status_document(FACTS, INSTANCES, 7300.0)).output
+    progress = "3,000 of about 90,000 rows, 0 of 2 tables"
+    assert f"example, client 1001: snapshot a1 running: {progress}, 1,250 rows/s, 1 min 12 s left (shop.orders" in text
+    assert f"example, client 1002: snapshot a1 failed: {progress}: shop.orders is gone" in text
+    stream = replace(INSTANCES[1].streams[0], snapshot=replace(SNAPSHOT, phase=SnapshotPhase.DONE).facts())
+    quiet = replace(INSTANCES[1], streams=(stream,))
+    assert "snapshot" not in run(status_document(FACTS, [quiet], 7300.0)).output
 
 
 def test_a_node_that_runs_nothing() -> None:

@@ -16,7 +16,6 @@ from canal_ha.model.snapshot import (
     SnapshotState,
     advanced,
     changed,
-    facts_of,
     failed,
     told,
 )
@@ -34,7 +33,7 @@ def test_the_text_holds_the_state() -> None:
 def test_nobody_is_told_the_key_of_a_row() -> None:
     """A client may see the column hashed, and a status is for everybody with the destination."""
     state = replace(BEGUN, key=("email=0x61",), rows=3)
-    assert "0x61" not in str(facts_of(state.text))
+    assert "0x61" not in str(state.facts())
     assert SnapshotState.from_text(told(state.text)) == replace(BEGUN, rows=3)
     assert (told(""), told("{")) == ("", "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.request import urlopen
 
@@ -18,6 +19,7 @@ from twisted.internet.testing import StringTransport
 from canal_ha.accounts.account import Accounts
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.server.audit import Audit
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.entrance import Entrance
@@ -107,6 +109,25 @@ def test_canals_families_of_one_client() -> None:
         ("canal_instance_ack_rows", "example"): 3,
     }
     assert {key: value for key, value in found.items() if key[0].startswith("canal_instance")} == expected
+
+
+def test_snapshots_of_clients() -> None:
+    """A client without a snapshot has no figure, and an unknown time is none."""
+    state = SnapshotState("a1", ("shop.orders",), rows=5, total=90).facts()
+    first = replace(FULL, snapshot={**state, "rows_per_s": 2.5, "left_s": 34.0})
+    second = replace(FULL, client_id=1003, snapshot={**state, "rows_per_s": 0.0, "left_s": -1.0})
+    found = samples(collector(InstanceStatus("example", "db:1", streams=(first, NEW, second))))
+    assert {key: value for key, value in found.items() if key[0].startswith("canal_snapshot")} == {
+        ("canal_snapshot_phase", "1001", "example", "running"): 1,
+        ("canal_snapshot_rows", "1001", "example"): 5,
+        ("canal_snapshot_rows_estimated", "1001", "example"): 90,
+        ("canal_snapshot_rows_per_second", "1001", "example"): 2.5,
+        ("canal_snapshot_left_seconds", "1001", "example"): 34,
+        ("canal_snapshot_phase", "1003", "example", "running"): 1,
+        ("canal_snapshot_rows", "1003", "example"): 5,
+        ("canal_snapshot_rows_estimated", "1003", "example"): 90,
+        ("canal_snapshot_rows_per_second", "1003", "example"): 0,
+    }
 
 
 def test_every_stream_by_itself() -> None:

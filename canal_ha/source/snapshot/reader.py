@@ -157,7 +157,8 @@ class SnapshotReader:
         try:
             if not self.state.total:
                 counts = (source.estimate(*_names(table)) for table in self.state.tables)
-                self.state = replace(self.state, total=sum(counts))
+                read = 0 if self.state.key else self.state.rows  # of tables before these, if some were added
+                self.state = replace(self.state, total=read + sum(counts))
             while self.state.active:
                 if self.state.table < len(self.state.tables):
                     self._read_table(source)
