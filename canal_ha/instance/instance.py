@@ -371,9 +371,10 @@ class Instance:
         if cursor is None or stream is None:
             raise NotSubscribed(self.config.destination, client_id)
         if request.action in (SnapshotAction.START, SnapshotAction.ADD):
-            known = await self._snapshots.known_tables()
-            client = next(each for each in self.meta.clients() if each.client_id == client_id)
-            await self._snapshots.check_kept(replace(client, within=stream.within), request.tables, known)
+            async with self._asking:
+                known = await self._snapshots.known_tables()
+            client = ClientIdentity(self.config.destination, client_id, stream.filter, stream.within)
+            await self._snapshots.check_kept(client, request.tables, known)
             self._check()
             cursor = self.meta.cursor(client_id)
             if cursor is None or self._streams.get(client_id) is not stream:

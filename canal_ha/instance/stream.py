@@ -504,6 +504,11 @@ class Stream:
         return self._feed.decoded if self._feed else None
 
     @property
+    def filter(self) -> str:
+        """The filter of the client's subscription."""
+        return self._filter
+
+    @property
     def drained(self) -> bool:
         """Whether the client got everything in the ring."""
         return not self._holds_something()

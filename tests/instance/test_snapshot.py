@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -64,6 +66,36 @@ def test_a_table_outside_the_accounts_filter_is_refused(node: OneNode) -> None:
     now(node.embedded.subscribe(replace(CLIENT, within=Within(r"shop\..*"))))
     with pytest.raises(SnapshotRefused, match=r"no row of other\.t would reach"):
         ask(node, SnapshotAction.START, "other.t")
+
+
+def test_requests_for_snapshots_take_one_thread_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that hangs would take all threads, and other destinations need them. A client may go meanwhile."""
+    held: list[Callable[[], None]] = []
+    slow = False
+
+    def pool(call: Callable[[], Any], /) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        held.append(lambda: done.callback(call()))
+        if not slow:
+            held.pop()()
+        return done
+
+    monkeypatch.setattr("tests.instance.test_regained.blocking", pool)
+    node = OneNode()
+    node.claim()
+    for client_id in (1001, 1002, 1003):
+        now(node.embedded.subscribe(replace(CLIENT, client_id=client_id)))
+    slow = True
+    request = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
+    answers: list[object] = []
+    for client_id in (1001, 1002, 1003):
+        asked = Deferred.fromCoroutine(node.embedded.change_snapshot("example", client_id, request))
+        asked.addCallbacks(lambda state: answers.append(state.phase), lambda failure: answers.append(failure.type))
+    assert len(held) == 1
+    slow = False
+    now(node.embedded.unsubscribe(replace(CLIENT, client_id=1001)))
+    held.pop()()
+    assert sorted(map(str, answers)) == sorted(map(str, [NotSubscribed, *[SnapshotPhase.RUNNING] * 2]))
 
 
 def test_the_state_survives_the_node(node: OneNode) -> None:
