@@ -244,6 +244,19 @@ def test_a_hidden_key_is_refused(
         assert not stream.failures
 
 
+@pytest.mark.parametrize("condition", ["id >", "absent = 1"])
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
+def test_a_wrong_condition_is_named(source_server: SqlServer, database: str, condition: str, key: str) -> None:
+    """A resume would read with the same one, so the text says what helps."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT {key})")
+    table = f"{database}.t"
+    wrong = replace(state(table, where={table: condition}), without_key=True)
+    with SnapshotStream(source_server, rf"{database}\.t", wrong) as stream:
+        error = stream.failed().error
+    assert f"{table}: " in error
+    assert f"The condition is {condition}: cancel the snapshot, and start it with another one" in error
+
+
 @pytest.mark.parametrize(
     "hiding",
     [

@@ -14,6 +14,7 @@ from canal_ha.config.model import InstanceConfig, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.history.definitions import columns_of, definition_of
 from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind
+from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
@@ -252,7 +253,7 @@ class SnapshotSource:
         schema, name = target.table.schema.schema, target.table.schema.name
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
-        with self.translating(schema, name):
+        with self.translating(schema, name, where):
             rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
@@ -310,8 +311,11 @@ class SnapshotSource:
         return sql
 
     @contextmanager
-    def translating(self, schema: str, name: str) -> Iterator[None]:
-        """Turn the errors of statements about a table into ours, TableChanged, or SelectTooLong."""
+    def translating(self, schema: str, name: str, condition: str = "") -> Iterator[None]:
+        """Turn the errors of statements about a table into ours, TableChanged, or SelectTooLong.
+
+        condition: that a person has written into the statement; "" for none.
+        """
         where = self._session.where
         try:
             yield
@@ -329,6 +333,8 @@ class SnapshotSource:
                         ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
                         " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
                     )
+            if errno in _WRONG and condition:
+                text += f". The condition is {some([condition])}: cancel the snapshot, and start it with another one"
             if errno in NO_RIGHT | _GONE | _WRONG:
                 raise SnapshotRefused(text) from error
             raise SourceUnavailable(text) from error

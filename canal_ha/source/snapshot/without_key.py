@@ -189,7 +189,7 @@ class _Read:
         sql = f"SELECT {self._target.table.select_list} FROM {self._table}"
         if where:
             sql += f" WHERE ({where}\n)"  # the condition may end in a comment
-        with self._reading():
+        with self._reading(where):
             self._rows = RowStream(self._session, sql)
 
     def take(self, limits: SnapshotLimits) -> RawRows:
@@ -235,10 +235,10 @@ class _Read:
             ) from error
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, condition: str = "") -> Iterator[None]:
         """Turn the errors of the read into ours: a read that broke has to begin again."""
         try:
-            with self._source.translating(*self._names):
+            with self._source.translating(*self._names, condition):
                 yield
         except TableChanged as error:
             raise SourceUnavailable(
