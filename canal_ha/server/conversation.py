@@ -30,7 +30,7 @@ from canal_ha.errors import (
     RemoteProtocolError,
 )
 from canal_ha.model.clock import Clock, Timer
-from canal_ha.model.excerpt import excerpt
+from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
@@ -334,7 +334,8 @@ class Conversation:
                         identity, request.place, request.until, exact=request.exact, snapshot=request.snapshot
                     )
                     self._read_as = request.identity, identity
-                    self._note("read", identity, start=request.place, until=request.until or "", filter=identity.filter)
+                    wanted = {"start": request.place, "until": request.until or "", **_tables(request)}
+                    self._note("read", identity, filter=identity.filter, **wanted)
                     read.when_over(lambda why: self._note("read ended", identity, reason=why))
                     self.reading = LastRead(identity, private=True)
                     if self._lost:
@@ -361,7 +362,7 @@ class Conversation:
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
                     )
                     if not only_looks:
-                        self._note("subscribe", identity, filter=identity.filter)
+                        self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)
@@ -509,3 +510,8 @@ class Conversation:
 def _more() -> Generator[None, None, None]:
     """Wait for `Conversation._awaken`."""
     yield
+
+
+def _tables(request: Subscribe | ReadFrom) -> dict[str, object]:
+    """Return the tables whose existing rows a request wants, for the audit."""
+    return {"snapshot": some(request.snapshot.tables)} if request.snapshot.tables else {}

@@ -78,6 +78,8 @@ def test_a_session_leaves_its_lines(tmp_path: Path) -> None:
         assert [client.refusal()[0] for _ in range(2)] == [400, 0]
         client.subscribe(r"shop\..*")
         assert client.refusal() == (0, "")
+        client.write(pb.SUBSCRIPTION, pb.Sub(snapshot=["shop.orders", "shop.items"], **client.names))
+        assert client.refusal() == (0, "")
         client.names["client_id"] = "7"
         client.subscribe()
         assert client.refusal()[0] == 429
@@ -90,13 +92,15 @@ def test_a_session_leaves_its_lines(tmp_path: Path) -> None:
         ("login", "refused", None),
         ("login", "ok", None),
         ("subscribe", "ok", 1001),
+        ("subscribe", "ok", 1001),
         ("subscribe", "refused", 7),
         ("unsubscribe", "ok", 1001),
     ]
     assert {(line["account"], line["address"]) for line in found} == {("canal", "127.0.0.1")}
-    assert [line["destination"] for line in found] == ["", "", "example", "example", "example"]
+    assert [line["destination"] for line in found] == ["", "", *["example"] * 4]
     assert found[2]["details"] == {"filter": r"shop\..*"}
-    assert "canal.instance.clients.max" in found[3]["details"]["reason"]
+    assert found[3]["details"] == {"filter": "", "snapshot": "shop.orders, shop.items"}
+    assert "canal.instance.clients.max" in found[4]["details"]["reason"]
 
 
 def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
