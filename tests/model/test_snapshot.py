@@ -54,6 +54,17 @@ def test_a_state_is_bounded() -> None:
         replace(BEGUN, where={"shop.orders": "x" * MOST_CHARACTERS}).text  # noqa: B018  # it raises
 
 
+def test_a_snapshot_that_begins_has_room_for_a_key_and_an_error() -> None:
+    """Beyond the bound its thread would end, and leave it running for ever without a reason."""
+    tables = tuple(f"shop.{number:040}" for number in range(1300))
+    replace(BEGUN, tables=tables).text  # noqa: B018  # it fits as it is
+    with pytest.raises(SnapshotRefused, match="take fewer tables at a time"):
+        changed("", SnapshotRequest(SnapshotAction.START, tables), "id1", 5)
+    begun = changed("", SnapshotRequest(SnapshotAction.START, tables[:900]), "id1", 5)
+    largest = replace(begun, key=("key=0x" + "61" * 3072,), error="x" * 8000)
+    assert SnapshotState.from_text(largest.text) == largest
+
+
 def test_progress_moves_forward_only() -> None:
     """An ACK may be of a batch of an earlier snapshot, or of an earlier feed."""
     two, three = replace(BEGUN, chunks=2), replace(BEGUN, chunks=3)
