@@ -10,7 +10,7 @@ import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
 from canal_ha.cli.figures import snapshot_line, speed_of
-from canal_ha.client.snapshots import Snapshots
+from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.model.excerpt import json_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -118,12 +118,12 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
         raise SystemExit(1)
 
 
-def _snapshots(destination: str, client_id: int, **node: Any) -> Snapshots:
+def _snapshots(destination: str, client_id: int, **node: Any) -> ClientSnapshot:
     found = DestinationNode(destination, **node)
-    return Snapshots(destination, client_id, url=found.url, access=found.access)
+    return ClientSnapshot(destination, client_id, url=found.url, access=found.access)
 
 
-def _watch(snapshots: Snapshots) -> dict[str, Any]:
+def _watch(snapshots: ClientSnapshot) -> dict[str, Any]:
     """Show the progress until the end, and return the last state."""
     state = snapshots.state()
     with click.progressbar(

@@ -1,4 +1,4 @@
-"""Snapshots: starts, pauses and shows the snapshot of a client id, over HTTP at the node that runs the destination."""
+"""ClientSnapshot: starts, pauses and shows the snapshot of a client id, over HTTP at the node that runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from canal_ha.errors import SnapshotRefused
 TIMEOUT_S = 30.0
 
 
-class Snapshots:
+class ClientSnapshot:
     """The snapshot of one client id.
 
     The methods return its state, a dict: `id`, `phase` (running, paused, done, failed, cancelled), `rows` that the

@@ -13,7 +13,7 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.http_access import HttpAccess
-from canal_ha.client.snapshots import Snapshots
+from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError, NodeUnreachable, SnapshotRefused
 from lab import Node, SqlServer, follow
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.real
 ROWS = int(os.environ.get("CANAL_HA_SNAPSHOT_ROWS", "6000"))
 
 
-def snapshots(node: Node, client_id: int = 1001) -> Snapshots:
+def snapshots(node: Node, client_id: int = 1001) -> ClientSnapshot:
     """Return the snapshot of a client, asked for by the operator."""
     token = load_usable(node.conf, (), {}).operator_token_file.read_text().strip()
     url = f"{LOOPBACK}:{node.admin_port}"
-    return Snapshots("example", client_id, url=url, access=HttpAccess(token=token))
+    return ClientSnapshot("example", client_id, url=url, access=HttpAccess(token=token))
 
 
 def filled(server: SqlServer, schema: str) -> str:
@@ -228,6 +228,6 @@ def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, databas
             with pytest.raises(SnapshotRefused, match="is done: it cannot cancel"):
                 snapshot.cancel()
         with pytest.raises(SnapshotRefused, match="role admin"):
-            Snapshots("example", url=f"{LOOPBACK}:{node.admin_port}").cancel()
+            ClientSnapshot("example", url=f"{LOOPBACK}:{node.admin_port}").cancel()
     with pytest.raises(NodeUnreachable, match="no node answers at"):
         snapshot.state()
