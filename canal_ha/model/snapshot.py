@@ -249,8 +249,8 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
 def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
     """Return the stored text after this progress; unchanged if it is of another snapshot, or older.
 
-    read_again: a newer feed reads on from the stored state. It makes a new attempt at a table without a key, so
-        progress of the attempt before does not count.
+    read_again: a newer feed has read on from a stored state. It makes a new attempt at a table without a key, so
+        progress of the attempt before does not count, nor any behind that table.
     A snapshot that somebody has paused or cancelled meanwhile stays so.
     """
     if not progress or not stored:
@@ -261,7 +261,7 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
         return stored
     if old is None or new is None or new.id != old.id or (new.table, new.chunks) < (old.table, old.chunks):
         return stored
-    if read_again and new.attempt:
+    if read_again and (new.attempt or (new.without_key and new.table > old.table)):
         return stored
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
 

@@ -166,6 +166,8 @@ def test_progress_of_a_broken_attempt_does_not_count_beside_the_next_one() -> No
     over = acknowledged.with_piece(5).behind_table(9)
     assert advanced(acknowledged.text, over.text) == over.text
     assert advanced(acknowledged.text, over.text, read_again=True) == acknowledged.text
+    next_table = replace(over.without_attempt(), chunks=over.chunks + 1)
+    assert advanced(acknowledged.text, next_table.text, read_again=True) == acknowledged.text
     keyed = replace(BEGUN, chunks=1)
     assert advanced(BEGUN.text, keyed.text, read_again=True) == keyed.text
 
