@@ -219,6 +219,11 @@ class ClusterConnector:
             self._exchange.greet = self._reading.begin
             return self._reading.begun
 
+    @property
+    def read_begun(self) -> LogPosition | None:
+        """Where the private read began on the newest connection; None if the server did not say."""
+        return self._reading.begun
+
     def unsubscribe(self) -> None:
         """Unsubscribe; the server also deletes the cursor."""
         self._exchange.call("unsubscribe", SimpleConnector.unsubscribe)

@@ -130,6 +130,7 @@ class Stream:
         self._tell = tell
         self._batches = Batches(client_id, batch_ids)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
+        self._read_again_through = 0  # batches up to this id come from rings before the newest one
         self._void_through = 0  # another filter chose the batches up to this id: their ACKs move no cursor
         # The ends of the last batch delivered and of the last batch acknowledged, since the stream began at its cursor.
         # They may lie inside a transaction. A cursor never does.
@@ -219,7 +220,7 @@ class Stream:
         self._acked = done.end
         if done.ack:
             cursor = self._meta.cursor(self.client_id)
-            again = self._ring is not None and batch_id <= self._last_of_gone_rings
+            again = batch_id <= self._read_again_through
             snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
             if cursor and snapshot != cursor.snapshot:
                 self._snapshot_moved(cursor.snapshot, snapshot)
@@ -341,6 +342,7 @@ class Stream:
             raise NotSubscribed(self._config.destination, self.client_id)
         self._check_room()
         self._abandon_ring()
+        self._read_again_through = self._last_of_gone_rings
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor)
         wakeup = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring))

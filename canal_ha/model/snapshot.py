@@ -11,8 +11,8 @@ from typing import Any
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.condition import names_in
 
-MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
-_KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits, and for an error
+MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
+_KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
 _LEFT_OUT = ("without_key", "attempt", "attempt_rows")  # of the text unless they are set: older nodes do not know them
 
 
@@ -98,11 +98,11 @@ class SnapshotState:
 
     @property
     def text(self) -> str:
-        """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS."""
+        """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS, `error` not counted."""
         facts = {**asdict(self), "phase": self.phase.value}
         facts = {name: value for name, value in facts.items() if value or name not in _LEFT_OUT}
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
-        if len(text) > MOST_CHARACTERS:
+        if len(text) - len(self.error) > MOST_CHARACTERS:
             raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
         return text
 
@@ -147,7 +147,10 @@ class SnapshotState:
 
 
 class SnapshotAction(Enum):
-    """What a person can ask of a snapshot. ADD: read tables from their first row, behind what is left of it."""
+    """What a person can ask of a snapshot.
+
+    ADD: read tables from their first row, behind what is left of it, or before that if it has failed.
+    """
 
     START = "start"
     ADD = "add"
@@ -184,7 +187,8 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
         return _begun(request, new_id, now_ms)
     if request.action is SnapshotAction.ADD:
         begun = _begun(request, new_id, now_ms)
-        return _behind(state, begun) if state is not None and going_on else begun
+        unfinished = going_on or (state is not None and state.phase is SnapshotPhase.FAILED)
+        return _behind(state, begun) if state is not None and unfinished else begun
     if state is None:
         raise SnapshotRefused("the client has no snapshot: start one")
     match request.action, state.phase:
@@ -227,8 +231,10 @@ def _checked(state: SnapshotState) -> SnapshotState:
 def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
     """Return a snapshot of the tables that another one has left, then of the added ones, from their first row.
 
+    If the other one has failed, its tables come behind the added ones and are tried again, from their first row.
     It has an id of its own, so that no ACK of the other one replaces it.
     """
+    failed_one = state.phase is SnapshotPhase.FAILED
     left = state.tables[state.table :]
     kept = tuple(table for table in left if table not in added.tables)
     where = {table: text for table, text in state.where.items() if table in kept} | dict(added.where)
@@ -236,10 +242,13 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
         replace(
             state,
             id=added.id,
-            tables=(*kept, *added.tables),
+            tables=(*added.tables, *kept) if failed_one else (*kept, *added.tables),
             where=where,
+            phase=SnapshotPhase.RUNNING if failed_one else state.phase,
             table=0,
-            key=state.key if kept[:1] == left[:1] else (),
+            key=state.key if kept[:1] == left[:1] and not failed_one else (),
+            ended_ms=0,
+            error="",
             total=0,
             rows=state.rows - state.attempt_rows,
             without_key=state.without_key or added.without_key,
@@ -251,8 +260,8 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
 def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
     """Return the stored text after this progress; unchanged if it is of another snapshot, or older.
 
-    read_again: a newer feed reads on from the stored state. It makes a new attempt at a table without a key, so
-        progress of the attempt before does not count.
+    read_again: a newer feed has read on from a stored state. It makes a new attempt at a table without a key, so
+        progress of the attempt before does not count, nor any behind that table.
     A snapshot that somebody has paused or cancelled meanwhile stays so.
     """
     if not progress or not stored:
@@ -263,7 +272,7 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
         return stored
     if old is None or new is None or new.id != old.id or (new.table, new.chunks) < (old.table, old.chunks):
         return stored
-    if read_again and new.attempt:
+    if read_again and (new.attempt or (new.without_key and new.table > old.table)):
         return stored
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
 

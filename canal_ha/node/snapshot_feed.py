@@ -63,8 +63,15 @@ class SnapshotFeed:
             junction.moved(None if move.whole else move.before, move.after.gtid)
             request.moved(move)
 
+        def stream_failed(error: CanalError, retry_in_s: float | None) -> None:
+            if retry_in_s is None:
+                self._reader.stop()  # no chunk can enter any more, and an open read costs the server
+            request.failed(error, retry_in_s)
+
         # two threads put, so neither may delay the news that there is something to get
-        self._dump = open_dump(replace(request, accept=junction.accept, moved=moved, busy=lambda busy: None))
+        self._dump = open_dump(
+            replace(request, accept=junction.accept, moved=moved, failed=stream_failed, busy=lambda busy: None)
+        )
 
     @property
     def received_bytes(self) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canal_ha.client.cluster import ClusterConnector
-from canal_ha.errors import ConnectionLost, ServerRefused
+from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused
+from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.spark.existing import ExistingRows
 from canal_ha.spark.intake import Intake
@@ -29,24 +30,29 @@ class PlannedRead:
 
     destination: its name.
     start, until: bounds of the range; of existing rows "latest" and "".
+    server: in whose binlog the bounds are, see LogPosition; "" if they are of no server, or of an unknown one.
     """
 
     destination: str
     start: str
     until: str
+    server: str = ""
 
 
 def plan(options: SourceOptions, destination: str) -> PlannedRead:
-    """Fix the bounds of a read. Raises ServerRefused for a position that the source does not have."""
+    """Fix the bounds of a read. Raises ServerRefused for a position that the source does not have, and PositionLost."""
+    planned = PlannedRead(destination, options.starting, options.ending)
     if options.snapshot:
-        return PlannedRead(destination, LATEST, "")
-    start, until = options.starting, options.ending
+        return replace(planned, start=LATEST, until="")
     with private_connector(options, destination) as connector:
-        if not start.startswith("gtid:"):
-            start = _position(connector, start)
-        if until == LATEST:
+        if not planned.start.startswith("gtid:"):
+            start = _position(connector, planned.start)
+            planned = replace(planned, start=_text(start), server=start.server)
+        if planned.until == LATEST:
             until = _position(connector, LATEST)
-    return PlannedRead(destination, start, until)
+            _check_server(planned, until)
+            planned = replace(planned, until=_text(until), server=until.server)
+    return planned
 
 
 def frames(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
@@ -60,8 +66,8 @@ def frames(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
 def delivered(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
     """Yield the entries of a read as they come; with a snapshot, its rows and the changes beside them."""
     with private_connector(options, read.destination) as connector:
-        connector.read_from(read.start, read.until, _filter(options), options.snapshot)
-        yield from _blocks(connector, options)
+        _check_server(read, connector.read_from(read.start, read.until, _filter(options), options.snapshot))
+        yield from _blocks(connector, options, read)
 
 
 def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
@@ -73,7 +79,7 @@ def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
             with tempfile.TemporaryFile() as file:
                 rows = ExistingRows(state.tables, state.id, file)
                 try:
-                    for block in _blocks(connector, options):
+                    for block in _blocks(connector, options, read):
                         rows.add(block)
                 except ConnectionLost:
                     continue
@@ -82,8 +88,11 @@ def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
                 return
 
 
-def _blocks(connector: ClusterConnector, options: SourceOptions) -> Iterator[bytes]:
-    """Yield the entries of the connector's read up to its end. Raises ConnectionLost where a snapshot begins again."""
+def _blocks(connector: ClusterConnector, options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
+    """Yield the entries of the connector's read up to its end.
+
+    Raises ConnectionLost where a snapshot begins again, and PositionLost where a range cannot go on.
+    """
     intake = Intake(None, 0, options.segment_bytes)
     connection = connector.connection
     reading = True
@@ -100,6 +109,7 @@ def _blocks(connector: ClusterConnector, options: SourceOptions) -> Iterator[byt
                 if options.snapshot:
                     raise ConnectionLost(f"canal: the snapshot of {connector.destination} has lost its connection")
                 connection = connector.connection
+                _check_server(read, connector.read_begun)
                 intake.connected(None)
             if message:
                 intake.add(message.id, message.walk())
@@ -129,12 +139,25 @@ def private_connector(options: SourceOptions, destination: str) -> ClusterConnec
     )
 
 
-def _position(connector: ClusterConnector, place: str) -> str:
-    """Return a position as JOURNAL:OFFSET."""
+def _position(connector: ClusterConnector, place: str) -> LogPosition:
+    """Return the position for a place."""
     found = connector.read_from(place)
     if found is None:
         raise ServerRefused(f"canal: {connector.node} does not say where a read begins: update the node")
-    return f"{found.journal}:{found.offset}"
+    return found
+
+
+def _text(at: LogPosition) -> str:
+    return f"{at.journal}:{at.offset}"
+
+
+def _check_server(read: PlannedRead, begun: LogPosition | None) -> None:
+    """Raise PositionLost if the destination reads another server than that of the bounds."""
+    if begun is not None and "" not in (read.server, begun.server) and begun.server != read.server:
+        raise PositionLost(
+            f"canal: {read.destination} reads from another server now, in whose binlog {read.start} and {read.until}"
+            " are other places: run the query again"
+        )
 
 
 def _filter(options: SourceOptions) -> str:

@@ -274,6 +274,27 @@ def test_the_end_of_a_broken_read_does_not_end_the_read_that_took_its_place() ->
     assert stored() == ends[1].text
 
 
+def test_the_end_of_a_read_that_was_begun_again_does_not_count_while_the_stream_is_parked() -> None:
+    """The client has thrown the rows of the first read away when those of the second one came."""
+    bench = Bench()
+    begun = SnapshotState("s", ("shop.log",), without_key=True)
+    whole, part = begun.new_attempt(1).with_piece(1).behind_table(9), begun.new_attempt(2).with_piece(1)
+    bench.meta.move(1001, LogPosition(JOURNAL, 100, snapshot=begun.text))
+    batches = []
+    for state in (whole, part):
+        bench.segments = [replace(transactions(1), chunk_end=LogPosition(JOURNAL, 170, snapshot=state.text))]
+        if state is whole:
+            bench.subscribe()
+        batches.append(bench.get().batch_id)
+        bench.reactor.advance(301)
+        bench.stream.park_if_idle()
+    for batch_id in batches:
+        bench.stream.ack(batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.snapshot == part.text
+
+
 def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
     """A batch in flight during parking comes again after a roll-back, though the new ring started later."""
     bench = Bench()

@@ -186,6 +186,8 @@ def test_progress_of_a_broken_attempt_does_not_count_beside_the_next_one() -> No
     over = acknowledged.with_piece(5).behind_table(9)
     assert advanced(acknowledged.text, over.text) == over.text
     assert advanced(acknowledged.text, over.text, read_again=True) == acknowledged.text
+    next_table = replace(over.without_attempt(), chunks=over.chunks + 1)
+    assert advanced(acknowledged.text, next_table.text, read_again=True) == acknowledged.text
     keyed = replace(BEGUN, chunks=1)
     assert advanced(BEGUN.text, keyed.text, read_again=True) == keyed.text
 
@@ -218,3 +220,25 @@ def test_tables_added_to_a_broken_attempt_count_its_rows_no_more() -> None:
         assert added.new_attempt(3).attempt == 8
     allowing = SnapshotRequest(SnapshotAction.ADD, ("a.b",), without_key=True)
     assert changed(BEGUN.text, allowing, "new", 9).without_key
+
+
+def test_tables_added_to_a_failed_snapshot_do_not_hide_what_it_has_left() -> None:
+    """The added ones come first, because the others may fail again."""
+    state = replace(BEGUN, tables=("a.a", "a.b", "a.c"), table=1, key=("id=1",), where={"a.c": "x"})
+    state = state.ended(SnapshotPhase.FAILED, 5, "no right")
+    added = changed(state.text, SnapshotRequest(SnapshotAction.ADD, ("a.d", "a.b")), "new", 9)
+    assert (added.tables, added.table, added.key) == (("a.d", "a.b", "a.c"), 0, ())
+    assert (added.phase, added.error, added.ended_ms, added.where) == (SnapshotPhase.RUNNING, "", 0, {"a.c": "x"})
+
+
+def test_a_state_without_room_can_still_fail() -> None:
+    """Else a snapshot whose next key has no room would look as if it ran."""
+    free = MOST_CHARACTERS - len(replace(BEGUN, tables=("a.",)).text)
+    full = replace(BEGUN, tables=("a." + "b" * free,))
+    assert len(full.text) == MOST_CHARACTERS
+    with pytest.raises(ValueError, match="characters"):
+        replace(full, key=("id=1",)).text  # noqa: B018  # it raises
+    end = full.ended(SnapshotPhase.FAILED, 9, "no room")
+    stored = SnapshotState.from_text(failed(full.text, end.text))
+    assert stored is not None
+    assert stored.error == "no room"

@@ -17,6 +17,7 @@ from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
 from tests.node.snapshots import Copy, SnapshotStream, state
+from tests.source.reading import newest
 from tests.time_zone import zone
 from tests.waiting import until
 
@@ -833,3 +834,18 @@ def test_a_locking_read_waits_for_a_row_and_no_longer(mysql_without_gtids: SqlSe
             connection.commit()
             stream.done()
     assert copy.rows[table, ("5",)]["v"] == "new"
+
+
+def test_a_stream_that_ended_for_good_keeps_no_connection_for_its_snapshot(
+    source_server: SqlServer, database: str
+) -> None:
+    """Its client may ask again and again. An open read of a table without a key costs the server all that time."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT)")
+    gone = replace(newest(source_server), journal="mysql-bin.000000")
+    snapshot = replace(state(f"{database}.t"), without_key=True)
+    with SnapshotStream(source_server, rf"{database}\..*", snapshot, start=gone) as stream:
+        until(lambda: bool(stream.failures), what="the end of the stream")
+        until(
+            lambda: not any(each.name.startswith("snapshot-") for each in threading.enumerate()),
+            what="the end of the snapshot's thread",
+        )

@@ -145,6 +145,19 @@ def test_a_table_without_rows(source_server: SqlServer, database: str) -> None:
     assert not log.attempts
 
 
+def test_a_limit_for_selects_on_the_server_drops_no_rows(source_server: SqlServer, database: str) -> None:
+    """The server's sql_select_limit ends a SELECT without LIMIT early, and does not say so."""
+    table = filled(source_server, database)
+    log = Log(table)
+    source_server.execute("SET GLOBAL sql_select_limit = 5")
+    try:
+        with stream_of(source_server, table, log) as stream:
+            stream.done()
+    finally:
+        source_server.execute("SET GLOBAL sql_select_limit = DEFAULT")
+    assert log.equals(source_server)
+
+
 def test_a_condition_and_tables_with_keys_beside_it(source_server: SqlServer, database: str) -> None:
     """Tables come in their order, and the state of a table with a key has no attempt."""
     table = filled(source_server, database)

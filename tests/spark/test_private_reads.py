@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +10,14 @@ from random import Random
 
 import pytest
 
-from canal_ha.errors import ServerRefused
+from canal_ha.errors import PositionLost, ServerRefused
 from canal_ha.spark import private_reads
 from canal_ha.spark.entries import READ, changes_of
 from canal_ha.spark.existing import ExistingRows
 from canal_ha.spark.options import SourceOptions, parse
 from canal_ha.spark.private_reads import frames, plan
 from lab import MySQL, Node, follow
+from lab.node import PROGRAM
 
 pytestmark = pytest.mark.real
 
@@ -112,3 +114,26 @@ def test_a_range_comes_once_also_if_the_node_dies(mysql: MySQL, database: str) -
         lost = options(node, database, startingOffsets="mysql-bin.999999:4")
         with pytest.raises(ServerRefused, match="does not exist; the binlog reaches from"):
             plan(lost, database)
+
+
+def test_a_range_of_one_server_is_not_read_from_another(mysql: MySQL, database: str) -> None:
+    """The source switches behind the plan, or under the read: the same position is another place there."""
+    statements = [f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v VARCHAR(999))"]
+    rows = [f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 999))" for number in range(300)]
+    with MySQL(server_id=2) as other:
+        begin = ":".join(map(str, mysql.position()))
+        mysql.execute(*statements, *rows)
+        other.execute(*statements, *rows, *[f"UPDATE {database}.t SET v = 'y' WHERE id = {n}" for n in range(300)])
+        switched = {"canal.instance.standby.address": other.address}
+        with Node({database: follow(mysql, switched)}) as node:
+            planned = plan(options(node, database, startingOffsets=begin), database)
+            reading = frames(options(node, database, startingOffsets=begin), planned)
+            next(reading)
+            switch = [PROGRAM, "source", "switch", "--destination", database, "--to", "standby"]
+            subprocess.run([*switch, "--conf", str(node.conf)], timeout=90, check=True)
+            with pytest.raises(PositionLost, match="another server"):
+                list(frames(options(node, database, startingOffsets=begin), planned))
+            node.kill()
+            node.start()
+            with pytest.raises(PositionLost, match="another server"):
+                list(reading)

@@ -228,7 +228,7 @@ class Junction:
 
     def _wait_in_hold(self, segment: Segment) -> Segment:
         """Pass what the hold lets pass; return the rest once all of it may pass. Raises RingClosed once stopped."""
-        while self._hold and (count := self._hold.passes(segment)) < len(segment):
+        while self._hold and (count := self._passing(self._hold, segment)) < len(segment):
             if count:
                 self._pass(segment.slice(0, count))
                 segment = segment.slice(count, len(segment))
@@ -239,12 +239,28 @@ class Junction:
                 raise RingClosed("the stream was stopped while a snapshot held it")
         return segment
 
+    def _passing(self, hold: Hold, segment: Segment) -> int:
+        """Return how many of the segment's first entries may pass.
+
+        A transaction that began to pass before the hold passes to its end, because nothing can enter inside it.
+        """
+        if hold.end is None and not hold.void and self._last is not None and self._last.cut:
+            return segment.kinds.find(EntryKind.END) + 1 or len(segment)
+        return hold.passes(segment)
+
+    def _place(self) -> LogPosition | None:
+        """Return the boundary that the feed has told; None inside a transaction, or if it is unknown."""
+        at, last = self._decoded(), self._last
+        if at is None or not at.journal:
+            return None
+        if last is not None and (_is_of_another_server(last, at) or (last.cut and _inside(last, at))):
+            return None
+        return at
+
     def _boundary(self) -> LogPosition | None:
         """Return the position behind all that the stream has brought; None inside a transaction, or if unknown."""
-        at, last = self._decoded(), self._last
-        if at is None or not at.journal or (last is not None and last.cut):
-            return None
-        return last.position(len(last) - 1, consumed=True) if last is not None and _inside(last, at) else at
+        at, last = self._place(), self._last
+        return last.position(len(last) - 1, consumed=True) if at and last is not None and _inside(last, at) else at
 
     def _taken(self) -> Opened | None:
         opened, self._opened = self._opened, None
@@ -252,8 +268,8 @@ class Junction:
 
     def _step(self) -> None:
         """Do what waits, if the stream is between two transactions."""
-        at = self._decoded()
-        if at is None or not at.journal or (self._last is not None and self._last.cut):
+        at = self._place()
+        if at is None:
             return
         if self._wanted:
             self._watched, self._wanted = self._wanted, None
@@ -295,6 +311,11 @@ class Junction:
 def _inside(last: Segment, at: LogPosition) -> bool:
     """Whether the stream has brought more than what lies before a boundary."""
     return (split_journal(last.journal), last.offsets[-1]) >= (split_journal(at.journal), at.offset)
+
+
+def _is_of_another_server(last: Segment, at: LogPosition) -> bool:
+    """Whether the feed is about to tell that it goes on with another server, which has this boundary."""
+    return "" not in (at.server, last.source.server) and at.server != last.source.server
 
 
 def _brought(last: Segment | None, at: LogPosition) -> Reached:

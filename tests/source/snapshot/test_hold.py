@@ -193,6 +193,21 @@ def test_a_stop_ends_the_wait_of_a_held_feed() -> None:
     assert stage.junction.hold(hold_of()) is None
 
 
+def test_a_hold_lets_a_transaction_end_that_has_begun() -> None:
+    """Its first piece has passed, so its rest passes, too; what comes behind it waits."""
+    stage = Stage()
+    stage.feed(transactions(110, cut=True)).join(5)
+    held: list[object] = []
+    threading.Thread(target=lambda: held.append(stage.junction.hold(hold_of(115, 125))), daemon=True).start()
+    feed = stage.feed(transactions(120, cut=True), transactions(120, 130))
+    until(lambda: bool(held), what="the end of the transaction")
+    feed.join(0.1)
+    assert stage.offsets() == [105, 115, 115]
+    stage.junction.release()
+    feed.join(5)
+    assert stage.offsets() == [105, 115, 115, 125]
+
+
 def entry(table: str, *, schema: str = "shop", sql: str = "") -> bytes:
     """Return an entry of rows, or of a statement."""
     change = pb.RowChange(isDdl=bool(sql), sql=sql)

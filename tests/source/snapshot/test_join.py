@@ -434,6 +434,35 @@ def test_a_stop_ends_every_wait() -> None:
     assert opened == [None]
 
 
+def test_a_transaction_whose_end_is_not_shown_ends_with_the_boundary() -> None:
+    """Filters may drop the rest of a large transaction, and ends of transactions."""
+    stage = Stage()
+    stage.feed(110, cut=True)
+    stage.decoded = LogPosition(JOURNAL, 120, server="s")
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    assert opened.at.offset == 120
+
+
+def test_no_chunk_enters_between_two_servers() -> None:
+    """The feed's boundary is of the new server before it tells that it has moved."""
+    stage = Stage()
+    there = replace(HERE, server_id=1)
+    stage.decoded = LogPosition(JOURNAL, 100, server="1")
+    stage.junction.accept(replace(segment([Item(90, EntryKind.ROWS), Item(95, EntryKind.END)]), source=there))
+    assert stage.junction.open(stage.watched()) is not None
+    stage.decoded = LogPosition("mysql-bin.000009", 4, server="2")
+    used: list[bool] = []
+    thread = threading.Thread(target=lambda: used.append(stage.junction.put(Reached(JOURNAL, 150, "1"), made)))
+    thread.start()
+    thread.join(0.1)
+    assert not used
+    stage.junction.moved(None, None)
+    thread.join(5)
+    assert used == [False]
+    assert len(stage.taken) == 1
+
+
 def test_a_closed_ring_ends_the_snapshot() -> None:
     """The error of the ring reaches the snapshot's thread, and the feed's with its own segment."""
     stage = Stage()
