@@ -222,7 +222,7 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
 def _checked(state: SnapshotState) -> SnapshotState:
     """Return the state. Raises SnapshotRefused if it is too large to store."""
     try:
-        replace(state, key=(), error=" " * _KEPT_FREE).text  # noqa: B018  # it raises
+        replace(state, key=(" " * _KEPT_FREE,)).text  # noqa: B018  # it raises
     except ValueError as error:
         raise SnapshotRefused(f"{error}: take fewer tables at a time") from error
     return state
