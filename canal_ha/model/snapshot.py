@@ -13,7 +13,8 @@ from canal_ha.model.condition import names_in
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
-_LEFT_OUT = ("without_key", "attempt", "attempt_rows")  # of the text unless they are set: older nodes do not know them
+# of the text unless they are set: older nodes do not know them
+_LEFT_OUT = ("without_key", "attempt", "attempt_rows", "rows_per_s_most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class SnapshotState:
     without_key: whether tables without a key may be read, in one go.
     attempt: number of the read of a table without a key, larger than those of earlier attempts; 0 for other tables.
     attempt_rows: acknowledged of that read.
+    rows_per_s_most: at most, for this snapshot; 0: as the destination is configured.
     """
 
     id: str
@@ -77,6 +79,7 @@ class SnapshotState:
     without_key: bool = False
     attempt: int = 0
     attempt_rows: int = 0
+    rows_per_s_most: int = 0
 
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
@@ -163,7 +166,7 @@ class SnapshotAction(Enum):
 class SnapshotRequest:
     """What a person asks. The fields are those of SnapshotState.
 
-    tables, where: only for START and ADD.
+    tables, where, rows_per_s_most: only for START and ADD; rows_per_s_most counts if a snapshot begins.
     without_key: for START and RESUME; RESUME keeps it if the snapshot has it.
     """
 
@@ -171,6 +174,7 @@ class SnapshotRequest:
     tables: tuple[str, ...] = ()
     where: Mapping[str, str] = field(default_factory=dict)
     without_key: bool = False
+    rows_per_s_most: int = 0
 
 
 def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
@@ -215,8 +219,16 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
     for condition in request.where.values():
         names_in(condition)
-    state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms, without_key=request.without_key)
-    return _checked(state)
+    return _checked(
+        SnapshotState(
+            new_id,
+            request.tables,
+            dict(request.where),
+            began_ms=now_ms,
+            without_key=request.without_key,
+            rows_per_s_most=request.rows_per_s_most,
+        )
+    )
 
 
 def _checked(state: SnapshotState) -> SnapshotState:

@@ -175,7 +175,8 @@ def test_an_older_node_reads_the_state_of_tables_with_keys() -> None:
     """Fields that it does not know are there only if they say something."""
     assert "attempt" not in BEGUN.text
     assert "without_key" not in BEGUN.text
-    state = replace(BEGUN, without_key=True).new_attempt(7)
+    assert "rows_per_s_most" not in BEGUN.text
+    state = replace(BEGUN, without_key=True, rows_per_s_most=9).new_attempt(7)
     assert SnapshotState.from_text(state.text) == state
 
 
@@ -197,6 +198,13 @@ def test_a_table_counts_more_than_chunks() -> None:
     long, behind = replace(BEGUN, chunks=9), replace(BEGUN, table=1, chunks=3)
     assert advanced(long.text, behind.text) == behind.text
     assert advanced(behind.text, long.text) == behind.text
+
+
+def test_a_limit_of_rows_a_second_stays_with_the_snapshot() -> None:
+    """Adding tables keeps it."""
+    begun = changed("", SnapshotRequest(SnapshotAction.START, ("a.b",), rows_per_s_most=5), "x", 1)
+    assert begun.rows_per_s_most == 5
+    assert changed(begun.text, SnapshotRequest(SnapshotAction.ADD, ("a.c",)), "y", 1).rows_per_s_most == 5
 
 
 def test_tables_without_a_key_are_allowed_at_the_start_or_later() -> None:

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from canal_ha.config.model import DecodeOptions, WhenXa
+from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
 from tests.node.snapshots import Copy, SnapshotStream, state
@@ -784,6 +783,17 @@ def test_rows_a_second(source_server: SqlServer, database: str) -> None:
     with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=limits) as stream:
         stream.done()
     assert time.monotonic() - began > 0.7
+
+
+def test_the_limit_of_a_snapshot_goes_before_the_configured_one(source_server: SqlServer, database: str) -> None:
+    """`--rows-per-second` sets it."""
+    table = filled(source_server, database, 20)
+    began = time.monotonic()
+    limits = SnapshotLimits(rows_per_s=1)
+    snapshot = replace(state(table), rows_per_s_most=20)
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, limits=limits) as stream:
+        stream.done()
+    assert time.monotonic() - began < 10
 
 
 def test_a_stop_ends_the_thread_at_once(source_server: SqlServer, database: str) -> None:

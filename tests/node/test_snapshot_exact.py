@@ -14,7 +14,7 @@ from random import Random
 import pymysql
 import pytest
 
-from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.config.model import SnapshotLimits
 from canal_ha.source.snapshot.watermark import Visibility
 from lab import MariaDB, MySQL, SqlServer
 from lab.exactness.unsafe import unsafe_watermark

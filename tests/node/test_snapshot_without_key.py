@@ -18,11 +18,10 @@ import pytest
 from pymysql import OperationalError
 from pymysql.constants import ER
 
-from canal_ha.config.model import DecodeOptions, WhenXa
+from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot import without_key
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Visibility

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from canal_ha.config.model import DecodeOptions
-from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.config.model import DecodeOptions, SnapshotLimits
 from lab import MariaDB, MySQL
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.node.test_snapshot_without_key import Log

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
@@ -28,7 +28,7 @@ from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.pace import Pace
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
@@ -194,6 +194,7 @@ class SnapshotReader:
                 if not pace.too_long():
                     raise SnapshotRefused(
                         f"{self.state.tables[place]}: the SELECT of one row takes longer than {limits.select_s:g} s"
+                        " (canal.instance.snapshot.executionTime)"
                     ) from error
 
     def _target(self, source: SnapshotSource) -> SnapshotTarget:

@@ -20,7 +20,7 @@ from functools import partial
 
 import pymysql
 
-from canal_ha.config.model import WhenXa
+from canal_ha.config.model import SnapshotLimits, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.history.history import History, TableHistory
@@ -32,7 +32,7 @@ from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.hold import Hold, touching
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.pace import Pace
 from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import NO_RIGHT, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
@@ -196,7 +196,7 @@ class _Read:
         """Return the next rows."""
         assert self._rows is not None
         with self._reading():
-            return self._rows.take(limits.bytes_most, limits.rows_most)
+            return self._rows.take(limits.bytes_most, limits.chunk_rows)
 
     def close(self) -> None:
         """Close both sessions."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canal_ha.config.model import SnapshotLimits
 from canal_ha.decode.kernel.images import END, ERROR, MORE, RowPackets
 from canal_ha.errors import RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition
@@ -20,7 +21,7 @@ from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.pace import Pace
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.watermark import Reached
@@ -167,6 +168,7 @@ def test_the_pace_finds_the_target() -> None:
     assert pace.rows == (4 << 20) // 2048
     assert Pace(SnapshotLimits(), row_bytes=1 << 20).rows == 4
     assert not Pace(SnapshotLimits(rows_most=1)).too_long()
+    assert Pace(SnapshotLimits(rows_per_s=50)).rows == 50
     assert Pace(SnapshotLimits(rows_per_s=100)).pause_s(50, 0.1) == pytest.approx(0.4)
     assert Pace(SnapshotLimits()).pause_s(50, 0.1) == 0
 
