@@ -530,6 +530,28 @@ def test_no_row_is_lost_when_the_order_of_the_key_changes_meanwhile(
     assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(7))
 
 
+def test_a_column_that_is_gone_before_the_select_ends_no_snapshot(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SELECT names the column, because the table was looked at before."""
+    table = filled(source_server, database, 9)
+    reads: list[str] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+        reads.append(sql)
+        if len(reads) == 2:
+            session.query("ROLLBACK")  # MariaDB's view of the table
+            source_server.execute(f"ALTER TABLE {table} CHANGE v w VARCHAR(50)")
+        return read_rows(session, sql, most_bytes)
+
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert all(("w" in row) == (int(key[0] or 0) > 3) for (_, key), row in copy.rows.items())
+
+
 def test_the_table_is_emptied_meanwhile(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,10 +250,9 @@ class SnapshotSource:
         pause: see wait_visible.
         Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
-        schema, name = target.table.schema.schema, target.table.schema.name
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
-        with self.translating(schema, name, where):
+        with self._reading(target, where):
             rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
@@ -263,7 +262,7 @@ class SnapshotSource:
         end = self.end()
         if self.way is Visibility.CONSISTENT_SNAPSHOT:
             self._session.query("ROLLBACK")
-        if self.definition(schema, name) != target.definition:
+        if self._differs(target):
             raise TableChanged
         return Read(rows, end, seconds)
 
@@ -309,6 +308,22 @@ class SnapshotSource:
             newer = not self.server.mariadb and self.server.number >= (8, 0, 1)
             sql += " FOR SHARE" if newer else " LOCK IN SHARE MODE"
         return sql
+
+    def _differs(self, target: SnapshotTarget) -> bool:
+        """Return whether a table is not what the target says any more. Raises SnapshotRefused if it is gone."""
+        schema = target.table.schema
+        return self.definition(schema.schema, schema.name) != target.definition
+
+    @contextmanager
+    def _reading(self, target: SnapshotTarget, condition: str = "") -> Iterator[None]:
+        """Translate the errors of a SELECT that was made for a target, to TableChanged if the table differs from it."""
+        try:
+            with self.translating(target.table.schema.schema, target.table.schema.name, condition):
+                yield
+        except SnapshotRefused as error:
+            if self._differs(target):
+                raise TableChanged from error
+            raise
 
     @contextmanager
     def translating(self, schema: str, name: str, condition: str = "") -> Iterator[None]:
