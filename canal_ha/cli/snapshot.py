@@ -57,6 +57,11 @@ def _client_options(command: Command) -> Command:
 )
 @_without_key
 @click.option(
+    "--connections",
+    type=click.IntRange(1, keys.SNAPSHOT_CONNECTIONS_MOST),
+    help="Read over so many connections side by side.  [default: canal.instance.snapshot.connections]",
+)
+@click.option(
     "--rows-per-second",
     type=click.IntRange(1, keys.INT32),
     help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
@@ -66,6 +71,7 @@ def start(
     tables: tuple[str, ...],
     where: tuple[str, ...],
     without_key: bool,
+    connections: int | None,
     rows_per_second: int | None,
     watch: bool,
     **client: Any,
@@ -78,7 +84,13 @@ def start(
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
     snapshots = _snapshots(**client)
-    state = snapshots.start(tables, conditions, without_key=without_key, rows_per_second=rows_per_second or 0)
+    state = snapshots.start(
+        tables,
+        conditions,
+        without_key=without_key,
+        connections=connections or 0,
+        rows_per_second=rows_per_second or 0,
+    )
     click.echo(snapshot_line(state))
     if watch:
         _watch(snapshots)

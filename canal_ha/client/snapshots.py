@@ -42,6 +42,7 @@ class ClientSnapshot:
         where: Mapping[str, str] | None = None,
         *,
         without_key: bool = False,
+        connections: int = 0,
         rows_per_second: int = 0,
     ) -> dict[str, Any]:
         """Begin a snapshot. The client id must be subscribed.
@@ -49,6 +50,7 @@ class ClientSnapshot:
         tables: `schema.table` each.
         where: a condition in SQL for some of the tables.
         without_key: also read tables without a key, each in one go.
+        connections: that read side by side; 0: as the destination is configured.
         rows_per_second: at most, on average; 0: as the destination is configured.
         """
         return self._ask(
@@ -56,6 +58,7 @@ class ClientSnapshot:
             tables=list(tables),
             where=dict(where or {}),
             without_key=without_key,
+            connections=connections,
             rows_per_s_most=rows_per_second,
         )
 

@@ -20,6 +20,7 @@ T = TypeVar("T", covariant=True)
 PORT_MAX = 65535
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+SNAPSHOT_CONNECTIONS_MOST = 16
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
@@ -387,6 +388,13 @@ ALARM_BLOCKED = _shared(
     "30",
     "raise an alarm if a ring is full of unacknowledged batches for this time; 0: never",
     "s",
+)
+SNAPSHOT_CONNECTIONS = _shared(
+    "instance.snapshot.connections",
+    kinds.whole(1, SNAPSHOT_CONNECTIONS_MOST),
+    "1",
+    "connections over which a snapshot reads the existing rows of tables side by side",
+    "connections",
 )
 SNAPSHOT_RATE = _shared(
     "instance.snapshot.rowsPerSecond",

@@ -458,6 +458,7 @@ class _ConfigFiles:
             alarm_unmoved_s=get(keys.ALARM_UNMOVED),
             alarm_blocked_s=get(keys.ALARM_BLOCKED),
             snapshot=SnapshotLimits(
+                connections=get(keys.SNAPSHOT_CONNECTIONS),
                 chunk_s=get(keys.SNAPSHOT_CHUNK_TIME),
                 rows_most=get(keys.SNAPSHOT_CHUNK_ROWS),
                 bytes_most=get(keys.SNAPSHOT_CHUNK_BYTES),

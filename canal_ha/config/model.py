@@ -191,13 +191,15 @@ class Stamp:
 class SnapshotLimits:
     """What a snapshot may ask of its server.
 
+    connections: that read side by side.
     chunk_s: the time that a chunk's SELECT should take.
     rows_most: rows of a chunk.
     bytes_most: of a chunk, as the server sends it.
-    rows_per_s: on average; 0: as fast as it goes.
+    rows_per_s: of all connections together, on average; 0: as fast as it goes.
     select_s: the server ends a longer SELECT; 0: never.
     """
 
+    connections: int = 1
     chunk_s: float = 1.0
     rows_most: int = 200_000
     bytes_most: int = 4 << 20
@@ -205,8 +207,12 @@ class SnapshotLimits:
     select_s: float = 0.0
 
     def within(self, ring_bytes: int) -> SnapshotLimits:
-        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it."""
-        return replace(self, bytes_most=max(1, min(self.bytes_most, ring_bytes // 4)))
+        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it.
+
+        The chunks of several connections together take half of it.
+        """
+        share = ring_bytes // max(4, 2 * self.connections)
+        return replace(self, bytes_most=max(1, min(self.bytes_most, share)))
 
     @property
     def chunk_rows(self) -> int:

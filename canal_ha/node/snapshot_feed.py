@@ -1,4 +1,4 @@
-"""SnapshotFeed: a dump, and beside it the thread that puts the existing rows of some tables into the same stream."""
+"""SnapshotFeed: a dump, and beside it the threads that put the existing rows of some tables into the same stream."""
 
 from __future__ import annotations
 
@@ -108,7 +108,11 @@ class SnapshotFeed:
 
 def _limits(config: InstanceConfig, state: SnapshotState) -> SnapshotLimits:
     """Return what the snapshot may ask of the server."""
-    limits = replace(config.snapshot, rows_per_s=state.rows_per_s_most or config.snapshot.rows_per_s)
+    limits = replace(
+        config.snapshot,
+        connections=state.connections or config.snapshot.connections,
+        rows_per_s=state.rows_per_s_most or config.snapshot.rows_per_s,
+    )
     return limits.within(config.buffer_size * config.buffer_mem_unit)
 
 

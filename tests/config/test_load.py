@@ -202,6 +202,7 @@ canal.auto.reset.latest.pos.mode=true
         ("canal.instance.gtidon=maybe", "true or false"),
         ("canal.instance.memory.batch.mode=BOTH", "ITEMSIZE or MEMSIZE"),
         ("canal.instance.memory.buffer.size=0", "a whole number from 1"),
+        ("canal.instance.snapshot.connections=17", "a whole number from 1 to 16"),
         ("canal.instance.snapshot.rowsPerSecond=-1", "a whole number from 0"),
         ("canal.instance.snapshot.executionTime=-1", "a number of at least 0"),
         ("canal.instance.connectionCharset=klingon", "a character set"),

@@ -172,6 +172,10 @@ class SnapshotStream:
             self.copy.take(segment.entries())
         self.taken.append(segment)
 
+    def threads(self) -> list[threading.Thread]:
+        """Return the threads of snapshots that run."""
+        return [each for each in threading.enumerate() if each.name.startswith("snapshot-")]
+
     # ---- what has come
 
     def states(self) -> list[SnapshotState]:

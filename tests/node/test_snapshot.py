@@ -11,7 +11,7 @@ import pytest
 
 from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
@@ -184,7 +184,7 @@ def test_a_unique_key_serves(source_server: SqlServer, database: str) -> None:
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
         stream.done()
-        texts = [each.key for each in stream.states() if each.key]
+        texts = [part.after for each in stream.states() for part in each.ranges]
     assert ids(copy) == list(range(10))
     assert texts[0] == ("b=0", "id=6")
 
@@ -380,7 +380,7 @@ def test_the_key_of_the_table_changes_meanwhile(
     seen: list[Segment] = []
     with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW, before=seen.append) as stream:
         last = stream.done()
-        keys = [each.key for each in stream.states()]
+        keys = [part.after for each in stream.states() for part in each.ranges]
     assert last.rows == 12
     assert keys[:2] == [("id=3",), ("uid=3",)]
 
@@ -661,7 +661,7 @@ def test_a_snapshot_goes_on_behind_the_last_acknowledged_chunk(source_server: Sq
     source_server.execute(f"INSERT INTO {table} VALUES (100, 'new')", f"UPDATE {table} SET v = 'new' WHERE id = 1")
     kept = SnapshotState.from_text(cursor.snapshot)
     assert kept is not None
-    assert kept.key == ("id=9",)
+    assert kept.ranges == (SnapshotRange(0, ("id=9",)),)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", kept, copy, start=cursor, limits=FEW) as second:
         second.done()

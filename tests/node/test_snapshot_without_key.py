@@ -168,10 +168,37 @@ def test_a_condition_and_tables_with_keys_beside_it(source_server: SqlServer, da
     log = Log(table)
     with SnapshotStream(source_server, rf"{database}\..*", snapshot, log, limits=FEW) as stream:  # type: ignore[arg-type] # a copy
         last = stream.done()
-        keys = [each.key for each in stream.states()]
+        keys = [part.after for each in stream.states() for part in each.ranges]
     assert log.rows == Counter({("3", "old"): 2})
     assert (last.rows, last.attempt) == (6, 0)
     assert ("id=3",) in keys
+
+
+def test_several_connections_read_tables_with_keys_before_or_behind_it(source_server: SqlServer, database: str) -> None:
+    """They wait for its read, and no piece of another table comes inside."""
+    table = filled(source_server, database)
+    tables = [f"{database}.k{number}" for number in range(4)]
+    for each in tables:
+        rows = ", ".join(f"({number})" for number in range(30))
+        source_server.execute(f"CREATE TABLE {each} (id INT PRIMARY KEY)", f"INSERT INTO {each} VALUES {rows}")
+    source_server.execute(
+        f"CREATE TABLE {database}.other LIKE {table}", f"INSERT INTO {database}.other VALUES (1, 'x')"
+    )
+    snapshot = allowed(*tables[:2], table, f"{database}.other", *tables[2:])
+    log, other = Log(table), Log(f"{database}.other")
+    limits = replace(FEW, connections=4)
+    with SnapshotStream(source_server, rf"{database}\..*", snapshot, log, limits=limits) as stream:  # type: ignore[arg-type] # a copy
+        last = stream.done()
+        states = stream.states()
+        for segment in stream.taken:
+            other.take(segment.entries())
+    assert log.equals(source_server)
+    assert other.equals(source_server)
+    assert (last.rows, last.table, last.ranges) == (4 * 30 + 20 + 1, 6, ())
+    reads = [each.attempt for each in states if each.attempt]
+    assert len(set(reads)) == 2
+    assert reads == sorted(reads)
+    assert all(each.ranges[0].after == () for each in states if each.attempt_rows)
 
 
 STRETCHED = {

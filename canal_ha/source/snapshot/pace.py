@@ -1,4 +1,4 @@
-"""Pace: how many rows the next chunk of a snapshot asks for, and when it may begin. Pure."""
+"""How many rows the next chunk of a snapshot asks for (Pace), and when it may begin (Rate). Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,23 @@ class Pace:
         smaller, self.rows = self.rows > 1, max(1, self.rows // 2)
         return smaller
 
-    def pause_s(self, rows: int, seconds: float) -> float:
-        """Return the seconds to wait after a chunk. seconds: since the chunk began."""
-        rate = self._limits.rows_per_s
-        return max(0.0, rows / rate - seconds) if rate else 0.0
+
+class Rate:
+    """The rows a second of a snapshot, of all its connections together. One thread at a time uses it.
+
+    rows_per_s: at most; 0: as fast as it goes.
+    """
+
+    def __init__(self, rows_per_s: int) -> None:
+        self._rows_per_s = rows_per_s
+        self._free_at = 0.0
+
+    def pause_s(self, rows: int, began: float, now: float) -> float:
+        """Return the seconds to wait after a chunk of these rows.
+
+        began, now: when the chunk began, and the present, monotonic, s.
+        """
+        if not self._rows_per_s:
+            return 0.0
+        self._free_at = max(self._free_at, began) + rows / self._rows_per_s
+        return max(0.0, self._free_at - now)

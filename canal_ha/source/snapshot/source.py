@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -17,11 +17,13 @@ from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
+from canal_ha.model.snapshot import SnapshotRange
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.snapshot.key import TableKey, key_of
+from canal_ha.source.snapshot.middle import Middle
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
@@ -233,17 +235,17 @@ class SnapshotSource:
     def read(
         self,
         target: SnapshotTarget,
-        behind: Sequence[str],
+        part: SnapshotRange,
         where: str,
         limit: int,
         most_bytes: int,
         reached: Reached,
         pause: Pause,
     ) -> Read:
-        """Return the next rows of a table in the order of its key, as they are at or behind `reached`.
+        """Return the next rows of a part of a table in the order of its key, as they are at or behind `reached`.
 
         target: the table.
-        behind: the key of the last row before them; () for the first rows.
+        part: what is left of it.
         where: a condition in SQL; "" for all rows.
         limit, most_bytes: of the rows; the last row may exceed the bytes.
         reached: what the stream had brought before this call.
@@ -253,7 +255,7 @@ class SnapshotSource:
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
         with self._reading(target, where):
-            rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
+            rows = read_rows(self._session, self._select(target, part, where, limit, locks=locks), most_bytes)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()
@@ -291,13 +293,25 @@ class SnapshotSource:
         status = (session or self._session).query(self.server.status_statement)[0]
         return Reached(str(status["File"]), int(status["Position"]), self.server.identity)
 
-    def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
+    def middle(self, target: SnapshotTarget, part: SnapshotRange, least: int) -> tuple[str, ...] | None:
+        """Return the key of a row that halves what is left of a part: see Middle. None if that has few rows.
+
+        least: rows of a half.
+        Raises TableChanged, SnapshotRefused, SourceUnavailable.
+        """
+        assert target.key is not None
+        try:
+            with self._reading(target):
+                return Middle(self._session, target.table, target.key).of(part, least)
+        except SelectTooLong:
+            return None
+
+    def _select(self, target: SnapshotTarget, part: SnapshotRange, where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
         schema, key = target.table.schema, target.key
         assert key is not None
         conditions = [f"({where}\n)"] if where else []  # the condition may end in a comment
-        if behind:
-            conditions.append(f"({key.condition(behind)})")
+        conditions += key.between(part.after, part.until)
         sql = f"SELECT {target.table.select_list} FROM {quoted(schema.schema)}.{quoted(schema.name)}"
         if key.index and not where:
             sql += f" FORCE INDEX ({quoted(key.index)})"
