@@ -334,10 +334,11 @@ def test_changes_of_the_table_come_behind_the_read_and_others_flow(
     """The stream is held at the first change of the table, and not before it."""
     table = filled(source_server, database)
     source_server.execute(f"CREATE TABLE {database}.other (id INT)")
-    During(
+    during = During(
         monkeypatch,
         source_server,
         f"INSERT INTO {database}.other VALUES (1)",
+        "DO SLEEP(0.3)",  # else the stream can bring it together with the change that is held
         f"UPDATE {table} SET v = 'new' WHERE id = 3",
         f"INSERT INTO {database}.other VALUES (2)",
         f"DELETE FROM {table} WHERE id = 4",
@@ -345,6 +346,7 @@ def test_changes_of_the_table_come_behind_the_read_and_others_flow(
     log = Log(table)
     with stream_of(source_server, table, log, limits=SnapshotLimits(rows_most=3, rows_per_s=20)) as stream:
         stream.done()
+        during.thread.join(10)
         stream.caught_up(source_server)
         ends = [index for index, each in enumerate(stream.taken) if each.chunk_end]
         others = [index for index, each in enumerate(stream.taken) if b"other" in bytes(each.frames)]
