@@ -1,9 +1,11 @@
 """Measures a snapshot of one table, beside the C client that reads the same rows and drops them, and beside peers.
 
-The snapshot goes from the server through a node to a client that counts rows. The C client, mysql or mariadb, runs one
-SELECT without a buffer of its own. All readers take turns, each round with a new node. The figures are medians.
+The snapshot goes from the server through a node to a client that counts rows, over one connection and over several. The
+C client, mysql or mariadb, runs one SELECT without a buffer of its own. All readers take turns, each round with a new
+node. The figures are medians.
 
-    python -m bench.snapshot [--rows N] [--rounds N] [--database mariadb|mysql ...] [--peers debezium|mydumper ...]
+    python -m bench.snapshot [--rows N] [--rounds N] [--connections N ...] [--database mariadb|mysql ...]
+                             [--peers debezium|mydumper ...]
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=1_200_000, help="of workload A")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--database", nargs="+", default=["mariadb", "mysql"], choices=("mariadb", "mysql"))
+    parser.add_argument("--connections", type=int, nargs="*", default=[4], help="of the snapshot, besides one")
     parser.add_argument("--peers", nargs="*", default=[], choices=peers.NAMES, help="installed if missing")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
@@ -47,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for database in chosen.database:
         with workloads.server(database) as server:
             written = workloads.write(server, "A", chosen.rows)
-            takes = {SNAPSHOT: _snapshot(server, written), C_CLIENT: _c_client(server, written)}
+            takes = {SNAPSHOT: _snapshot(server, written, SNAPSHOT, 1), C_CLIENT: _c_client(server, written)}
+            for count in chosen.connections:
+                name = f"{SNAPSHOT}, {count} conn."
+                takes[name] = _snapshot(server, written, name, count)
             takes |= peers.takes(server, written, [name for name in chosen.peers if name not in missing])
             measure.in_turns(takes, chosen.rounds, samples, say)
             rows += [row(samples, server.flavor, reader) for reader in takes]
@@ -72,18 +78,19 @@ def row(samples: measure.Samples, database: str, reader: str) -> str:
     return f"{database:<10}{reader:<22}{cells[0]:>12}{cells[1]:>14}{cells[2]:>13}"
 
 
-def _snapshot(server: SqlServer, written: Written) -> measure.Take:
+def _snapshot(server: SqlServer, written: Written, name: str, connections: int) -> measure.Take:
     """Return a snapshot of a workload's table, which begins with a client's first subscription."""
     properties = settings(server, written)
     for key in ("canal.instance.master.journal.name", "canal.instance.master.position"):
         del properties[key]  # the stream begins at the end of the binlog
+    properties["canal.instance.snapshot.connections"] = str(connections)
 
     def take() -> measure.Sample:
         with Node({DESTINATION: properties}) as node:
             command = measure.python(COUNT, node.address, DESTINATION, CLIENT_ID, written.rows, BATCH_SIZE)
             environment = {"CANAL_HA_SNAPSHOT": f"{SCHEMA}.{written.table}"}
             found, used, memory = measure.through(node, lambda: measure.run_reader(command, environment))
-        return measure.Sample(server.flavor, written.workload, SNAPSHOT, written.rows, found["seconds"], used, memory)
+        return measure.Sample(server.flavor, written.workload, name, written.rows, found["seconds"], used, memory)
 
     return take
 

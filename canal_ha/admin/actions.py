@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from canal_ha.accounts import gate
+from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
 
@@ -70,7 +71,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
         gate.SNAPSHOT: Action(
             "snapshot",
             'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {},'
-            ' "without_key": false}, as'
+            ' "without_key": false, "connections": 0, "rows_per_s_most": 0}, as'
             f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
             _snapshot,
             snapshotted,
@@ -95,14 +96,20 @@ def _snapshot(body: Any) -> tuple[int, SnapshotRequest] | None:
         return None
     client_id, tables, where = body.get("client_id"), body.get("tables", []), body.get("where", {})
     without_key = body.get("without_key", False)
+    connections, rows_per_s_most = body.get("connections", 0), body.get("rows_per_s_most", 0)
     texts = [*where.items()] if isinstance(where, dict) else [(None, None)]
     if (
         type(client_id) is not int
         or not -(1 << 15) <= client_id < 1 << 15
         or not isinstance(tables, list)
         or type(without_key) is not bool
+        or type(connections) is not int
+        or not 0 <= connections <= keys.SNAPSHOT_CONNECTIONS_MOST
+        or type(rows_per_s_most) is not int
+        or not 0 <= rows_per_s_most <= keys.INT32
         or not all(isinstance(each, str) for each in (*tables, *(text for pair in texts for text in pair)))
         or body.get("action") not in [each.value for each in SnapshotAction]
     ):
         return None
-    return client_id, SnapshotRequest(SnapshotAction(body["action"]), tuple(tables), where, without_key)
+    action = SnapshotAction(body["action"])
+    return client_id, SnapshotRequest(action, tuple(tables), where, without_key, connections, rows_per_s_most)

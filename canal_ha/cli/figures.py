@@ -53,6 +53,7 @@ def snapshot_line(state: Mapping[str, Any]) -> str:
     )
     if speed := speed_of(state):
         text += f", {speed}"
-    if state["phase"] == "running" and state.get("attempt_rows") and 0 <= state["table"] < tables:
-        text += f" ({state['tables'][state['table']]} has no key: a fail-over begins it again)"
+    reading = state.get("reading") or state["tables"][max(0, state["table"]) :]
+    if state["phase"] == "running" and state.get("attempt_rows") and reading:
+        text += f" ({reading[0]} has no key: a fail-over begins it again)"
     return printable(f"{text}: {state['error']}" if state["error"] else text)

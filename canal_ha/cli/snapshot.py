@@ -11,6 +11,7 @@ import click
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
 from canal_ha.cli.figures import snapshot_line, speed_of
 from canal_ha.client.snapshots import ClientSnapshot
+from canal_ha.config import keys
 from canal_ha.model.excerpt import json_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,8 +56,26 @@ def _client_options(command: Command) -> Command:
     "--where", "where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
 )
 @_without_key
+@click.option(
+    "--connections",
+    type=click.IntRange(1, keys.SNAPSHOT_CONNECTIONS_MOST),
+    help="Read over so many connections side by side.  [default: canal.instance.snapshot.connections]",
+)
+@click.option(
+    "--rows-per-second",
+    type=click.IntRange(1, keys.INT32),
+    help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
+)
 @click.option("--watch", is_flag=True, help="Show the progress until the end.")
-def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, watch: bool, **client: Any) -> None:
+def start(
+    tables: tuple[str, ...],
+    where: tuple[str, ...],
+    without_key: bool,
+    connections: int | None,
+    rows_per_second: int | None,
+    watch: bool,
+    **client: Any,
+) -> None:
     """Begin a snapshot. The client id must be subscribed."""
     conditions = {}
     for each in where:
@@ -65,7 +84,14 @@ def start(tables: tuple[str, ...], where: tuple[str, ...], without_key: bool, wa
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
         conditions[table.strip()] = condition.strip()
     snapshots = _snapshots(**client)
-    click.echo(snapshot_line(snapshots.start(tables, conditions, without_key=without_key)))
+    state = snapshots.start(
+        tables,
+        conditions,
+        without_key=without_key,
+        connections=connections or 0,
+        rows_per_second=rows_per_second or 0,
+    )
+    click.echo(snapshot_line(state))
     if watch:
         _watch(snapshots)
 

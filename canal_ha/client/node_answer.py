@@ -38,6 +38,7 @@ SNAPSHOT: Mapping[str, Any] = {
     "tables": [str],
     "error": str,
     "attempt_rows?": int,
+    "reading?": [str],
     "rows_per_s?": float,
     "left_s?": float,
 }

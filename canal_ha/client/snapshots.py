@@ -37,15 +37,30 @@ class ClientSnapshot:
         self._access = access
 
     def start(
-        self, tables: Sequence[str], where: Mapping[str, str] | None = None, *, without_key: bool = False
+        self,
+        tables: Sequence[str],
+        where: Mapping[str, str] | None = None,
+        *,
+        without_key: bool = False,
+        connections: int = 0,
+        rows_per_second: int = 0,
     ) -> dict[str, Any]:
         """Begin a snapshot. The client id must be subscribed.
 
         tables: `schema.table` each.
         where: a condition in SQL for some of the tables.
         without_key: also read tables without a key, each in one go.
+        connections: that read side by side; 0: as the destination is configured.
+        rows_per_second: at most, on average; 0: as the destination is configured.
         """
-        return self._ask("start", tables=list(tables), where=dict(where or {}), without_key=without_key)
+        return self._ask(
+            "start",
+            tables=list(tables),
+            where=dict(where or {}),
+            without_key=without_key,
+            connections=connections,
+            rows_per_s_most=rows_per_second,
+        )
 
     def add(self, tables: Sequence[str]) -> dict[str, Any]:
         """Read tables behind those of a running snapshot, or begin one; a table that it has read is read again."""

@@ -20,6 +20,7 @@ T = TypeVar("T", covariant=True)
 PORT_MAX = 65535
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+SNAPSHOT_CONNECTIONS_MOST = 16
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
@@ -387,6 +388,48 @@ ALARM_BLOCKED = _shared(
     "30",
     "raise an alarm if a ring is full of unacknowledged batches for this time; 0: never",
     "s",
+)
+SNAPSHOT_CONNECTIONS = _shared(
+    "instance.snapshot.connections",
+    kinds.whole(1, SNAPSHOT_CONNECTIONS_MOST),
+    "1",
+    "connections over which a snapshot reads the existing rows of tables side by side",
+    "connections",
+)
+SNAPSHOT_RATE = _shared(
+    "instance.snapshot.rowsPerSecond",
+    kinds.whole(0, INT32),
+    "0",
+    "rows a second of one snapshot at most, on average; 0: as fast as the server and the client are",
+    "rows/s",
+)
+SNAPSHOT_EXECUTION = _shared(
+    "instance.snapshot.executionTime",
+    kinds.decimal(0),
+    "0",
+    "the server ends a SELECT of a snapshot that takes longer, and a smaller one follows; 0: never",
+    "s",
+)
+SNAPSHOT_CHUNK_TIME = _shared(
+    "instance.snapshot.chunk.time",
+    kinds.decimal(0.01),
+    "1",
+    "the time that each SELECT of a snapshot should take; its number of rows adapts to it",
+    "s",
+)
+SNAPSHOT_CHUNK_ROWS = _shared(
+    "instance.snapshot.chunk.rows",
+    kinds.whole(1, 10_000_000),
+    "200000",
+    "most rows that one SELECT of a snapshot asks for",
+    "rows",
+)
+SNAPSHOT_CHUNK_BYTES = _shared(
+    "instance.snapshot.chunk.bytes",
+    kinds.whole(65536, INT32),
+    str(4 * 1024 * 1024),
+    "most bytes of one SELECT of a snapshot; less if the ring of the stream is small",
+    "bytes",
 )
 DDL_ISOLATION = _shared(
     "instance.get.ddl.isolation", kinds.switch(), "false", "deliver each DDL entry in a batch of its own"

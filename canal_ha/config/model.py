@@ -188,6 +188,39 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """What a snapshot may ask of its server.
+
+    connections: that read side by side.
+    chunk_s: the time that a chunk's SELECT should take.
+    rows_most: rows of a chunk.
+    bytes_most: of a chunk, as the server sends it.
+    rows_per_s: of all connections together, on average; 0: as fast as it goes.
+    select_s: the server ends a longer SELECT; 0: never.
+    """
+
+    connections: int = 1
+    chunk_s: float = 1.0
+    rows_most: int = 200_000
+    bytes_most: int = 4 << 20
+    rows_per_s: int = 0
+    select_s: float = 0.0
+
+    def within(self, ring_bytes: int) -> SnapshotLimits:
+        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it.
+
+        The chunks of several connections together take half of it.
+        """
+        share = ring_bytes // max(4, 2 * self.connections)
+        return replace(self, bytes_most=max(1, min(self.bytes_most, share)))
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk at most: with a limit of rows a second, those of one second."""
+        return min(self.rows_most, self.rows_per_s or self.rows_most)
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceConfig:
     """One destination. Two are equal if a destination behaves the same with both.
 
@@ -243,6 +276,7 @@ class InstanceConfig:
     alarm_lag_s: float = 300.0
     alarm_unmoved_s: float = 300.0
     alarm_blocked_s: float = 30.0
+    snapshot: SnapshotLimits = field(default_factory=SnapshotLimits)
     position_lost: WhenLost = WhenLost.FAIL
     xa: WhenXa = WhenXa.COMMIT
     xa_bytes: int = 16777216

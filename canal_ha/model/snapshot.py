@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -13,7 +13,8 @@ from canal_ha.model.condition import names_in
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
-_LEFT_OUT = ("without_key", "attempt", "attempt_rows")  # of the text unless they are set: older nodes do not know them
+# of the text unless they are set: older nodes do not know them
+_LEFT_OUT = ("ranges", "without_key", "attempt", "attempt_rows", "connections", "rows_per_s_most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,20 @@ class SnapshotPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRange:
+    """The rest of a part of a table, between two keys. A key is the texts of its columns.
+
+    table: index of the table.
+    after: the key of the last row acknowledged, or of the last row before the part; () before the first row.
+    until: the key of the part's last row; () for the end of the table.
+    """
+
+    table: int
+    after: tuple[str, ...] = ()
+    until: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotState:
     """A snapshot, and what of it the client has acknowledged.
 
@@ -51,8 +66,8 @@ class SnapshotState:
     tables: `schema.table`, in the order of reading.
     where: a condition in SQL for some of the tables.
     phase: what it is doing.
-    table: index of the table that is being read; len(tables) when all are read.
-    key: texts of the key columns of the last row acknowledged of that table; () before the first.
+    table: how many tables are read to their end; len(tables) when all are.
+    ranges: what is left of the tables that are begun, several parts of one table or of several ones.
     chunks, rows: acknowledged.
     total: rows of all tables as the server estimates them; 0 while unknown.
     began_ms, ended_ms: wall time; 0: not yet.
@@ -60,6 +75,7 @@ class SnapshotState:
     without_key: whether tables without a key may be read, in one go.
     attempt: number of the read of a table without a key, larger than those of earlier attempts; 0 for other tables.
     attempt_rows: acknowledged of that read.
+    connections, rows_per_s_most: at most, for this snapshot; 0: as the destination is configured.
     """
 
     id: str
@@ -67,7 +83,7 @@ class SnapshotState:
     where: Mapping[str, str] = field(default_factory=dict)
     phase: SnapshotPhase = SnapshotPhase.RUNNING
     table: int = 0
-    key: tuple[str, ...] = ()
+    ranges: tuple[SnapshotRange, ...] = ()
     chunks: int = 0
     rows: int = 0
     total: int = 0
@@ -77,6 +93,8 @@ class SnapshotState:
     without_key: bool = False
     attempt: int = 0
     attempt_rows: int = 0
+    connections: int = 0
+    rows_per_s_most: int = 0
 
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
@@ -85,11 +103,13 @@ class SnapshotState:
             return None
         try:
             body = json.loads(text)
+            key = _texts(body.pop("key", ()))
+            ranges = tuple(_range(each) for each in body.get("ranges", ()))
             return cls(
                 **{
                     **body,
-                    "tables": tuple(_texts(body["tables"])),
-                    "key": tuple(_texts(body.get("key", ()))),
+                    "tables": _texts(body["tables"]),
+                    "ranges": ranges or ((SnapshotRange(body.get("table", 0), key),) if key else ()),
                     "phase": SnapshotPhase(body["phase"]),
                 }
             )
@@ -98,8 +118,13 @@ class SnapshotState:
 
     @property
     def text(self) -> str:
-        """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS, `error` not counted."""
+        """JSON of the fields, as older nodes read it where they can.
+
+        Raises ValueError beyond MOST_CHARACTERS, `error` not counted.
+        """
         facts = {**asdict(self), "phase": self.phase.value}
+        if all(each == SnapshotRange(self.table, each.after) for each in self.ranges) and len(self.ranges) < 2:
+            facts |= {"ranges": (), "key": [text for each in self.ranges for text in each.after]}
         facts = {name: value for name, value in facts.items() if value or name not in _LEFT_OUT}
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
         if len(text) - len(self.error) > MOST_CHARACTERS:
@@ -108,25 +133,60 @@ class SnapshotState:
 
     def facts(self) -> dict[str, Any]:
         """Return the fields for people and programs, without values of rows, which not everybody may see."""
-        return {name: value for name, value in {**asdict(self), "phase": self.phase.value}.items() if name != "key"}
+        facts = {**asdict(self), "phase": self.phase.value, "reading": self.reading}
+        del facts["ranges"]
+        return facts
 
     @property
     def active(self) -> bool:
         """Whether it is to be read on."""
         return self.phase is SnapshotPhase.RUNNING
 
-    def behind_table(self, at_ms: int) -> SnapshotState:
-        """Return the state once the last rows of the table are acknowledged. at_ms: wall time."""
-        state = replace(self, table=self.table + 1, key=(), attempt_rows=0)
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The tables that are begun and not read to their end; if there is none, the next one."""
+        numbers = dict.fromkeys(each.table for each in self.ranges) or (self.table,)
+        return tuple(self.tables[number] for number in numbers if 0 <= number < len(self.tables))
+
+    @property
+    def begun(self) -> int:
+        """How many tables are begun, those that are read included. They are the first ones."""
+        return self.table + len({each.table for each in self.ranges})
+
+    def begin_table(self) -> SnapshotState:
+        """Return the state with the next table as one more range."""
+        return replace(self, ranges=(*self.ranges, SnapshotRange(self.begun)))
+
+    def begin_again(self, table: int) -> SnapshotState:
+        """Return the state with a table that is begun as one range from its first row."""
+        others = tuple(each for each in self.ranges if each.table != table)
+        return replace(self, ranges=(*others, SnapshotRange(table)))
+
+    def put(self, old: SnapshotRange, new: Sequence[SnapshotRange]) -> SnapshotState:
+        """Return the state with other ranges of the same table in the place of one."""
+        at = self.ranges.index(old)
+        return replace(self, ranges=(*self.ranges[:at], *new, *self.ranges[at + 1 :]))
+
+    def behind(self, last: SnapshotRange, at_ms: int) -> SnapshotState:
+        """Return the state once the last rows of a range are acknowledged. at_ms: wall time."""
+        state = replace(self.put(last, ()), attempt_rows=0)
+        if any(each.table == last.table for each in state.ranges):
+            return state
+        state = replace(state, table=state.table + 1)
         return state if state.table < len(state.tables) else state.ended(SnapshotPhase.DONE, at_ms)
 
-    def new_attempt(self, now_ms: int) -> SnapshotState:
+    def new_attempt(self, whole: SnapshotRange, now_ms: int) -> SnapshotState:
         """Return the state when the read of a table without a key begins. The rows of an earlier attempt are void.
 
+        whole: the range of the table; it comes first.
         now_ms: wall time. It makes the number unique: a client may know rows of an attempt that it never acknowledged.
         """
         return replace(
-            self, key=(), rows=self.rows - self.attempt_rows, attempt=max(self.attempt + 1, now_ms), attempt_rows=0
+            self,
+            ranges=(whole, *(each for each in self.ranges if each != whole)),
+            rows=self.rows - self.attempt_rows,
+            attempt=max(self.attempt + 1, now_ms),
+            attempt_rows=0,
         )
 
     def with_piece(self, rows: int) -> SnapshotState:
@@ -134,8 +194,8 @@ class SnapshotState:
         return replace(self, chunks=self.chunks + 1, rows=self.rows + rows, attempt_rows=self.attempt_rows + rows)
 
     def without_attempt(self) -> SnapshotState:
-        """Return the state for a table with a key."""
-        return replace(self, attempt=0, attempt_rows=0)
+        """Return the state for a table with a key. The rows of an attempt that has not ended are void."""
+        return replace(self, rows=self.rows - self.attempt_rows, attempt=0, attempt_rows=0)
 
     def piece_id(self, number: int) -> str:
         """Return the id that the rows of a piece of this attempt carry. number: from 1."""
@@ -164,6 +224,7 @@ class SnapshotRequest:
     """What a person asks. The fields are those of SnapshotState.
 
     tables, where: only for START and ADD.
+    connections, rows_per_s_most: the same; ADD keeps those of the snapshot that goes on.
     without_key: for START and RESUME; RESUME keeps it if the snapshot has it.
     """
 
@@ -171,6 +232,8 @@ class SnapshotRequest:
     tables: tuple[str, ...] = ()
     where: Mapping[str, str] = field(default_factory=dict)
     without_key: bool = False
+    connections: int = 0
+    rows_per_s_most: int = 0
 
 
 def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
@@ -215,14 +278,24 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
     for condition in request.where.values():
         names_in(condition)
-    state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms, without_key=request.without_key)
-    return _checked(state)
+    return _checked(
+        SnapshotState(
+            new_id,
+            request.tables,
+            dict(request.where),
+            began_ms=now_ms,
+            without_key=request.without_key,
+            connections=request.connections,
+            rows_per_s_most=request.rows_per_s_most,
+        )
+    )
 
 
 def _checked(state: SnapshotState) -> SnapshotState:
     """Return the state. Raises SnapshotRefused if it is too large to store."""
     try:
-        replace(state, key=(" " * _KEPT_FREE,)).text  # noqa: B018  # it raises
+        for each in (state, replace(state, ranges=(SnapshotRange(0, (" " * _KEPT_FREE,)),))):
+            each.text  # noqa: B018  # it raises
     except ValueError as error:
         raise SnapshotRefused(f"{error}: take fewer tables at a time") from error
     return state
@@ -235,8 +308,10 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
     It has an id of its own, so that no ACK of the other one replaces it.
     """
     failed_one = state.phase is SnapshotPhase.FAILED
-    left = state.tables[state.table :]
-    kept = tuple(table for table in left if table not in added.tables)
+    left = [*sorted({each.table for each in state.ranges}), *range(state.begun, len(state.tables))]
+    left = [number for number in left if state.tables[number] not in added.tables]
+    kept = tuple(state.tables[number] for number in left)
+    ranges = () if failed_one else (each for each in state.ranges if each.table in left)
     where = {table: text for table, text in state.where.items() if table in kept} | dict(added.where)
     return _checked(
         replace(
@@ -246,7 +321,7 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
             where=where,
             phase=SnapshotPhase.RUNNING if failed_one else state.phase,
             table=0,
-            key=state.key if kept[:1] == left[:1] and not failed_one else (),
+            ranges=tuple(replace(each, table=left.index(each.table)) for each in ranges),
             ended_ms=0,
             error="",
             total=0,
@@ -302,10 +377,14 @@ def read(stored: str) -> SnapshotState | None:
 def told(stored: str) -> str:
     """Return a stored text as clients get it: without the key of a row, which they may see in another form alone."""
     state = read(stored)
-    return replace(state, key=()).text if state else ""
+    return replace(state, ranges=()).text if state else ""
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: Any) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in value):
         raise TypeError("a list of texts is expected")
-    return list(value)
+    return tuple(value)
+
+
+def _range(value: Any) -> SnapshotRange:
+    return SnapshotRange(int(value["table"]), _texts(value["after"]), _texts(value["until"]))

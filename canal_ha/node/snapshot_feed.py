@@ -1,4 +1,4 @@
-"""SnapshotFeed: a dump, and beside it the thread that puts the existing rows of some tables into the same stream."""
+"""SnapshotFeed: a dump, and beside it the threads that put the existing rows of some tables into the same stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.privacy import Protection, privacy_of
 from canal_ha.errors import CanalError
@@ -15,7 +15,6 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.node.origin import decoding
 from canal_ha.source.snapshot.junction import Junction
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
 
 
@@ -30,7 +29,6 @@ class SnapshotFeed:
         open_dump: Callable[[FeedRequest], Feed],
         route: Callable[[], SnapshotRoute],
         *,
-        limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
     ) -> None:
         """Make a feed that waits for `start`.
@@ -40,7 +38,6 @@ class SnapshotFeed:
         state: of its snapshot, as the cursor has it.
         open_dump: opens the dump.
         route: says which server the snapshot reads.
-        limits: what it may ask of the server.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
@@ -53,7 +50,7 @@ class SnapshotFeed:
             junction,
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
             protection=_protection(config, request),
-            limits=limits,
+            limits=_limits(config, state),
             failing=failing,
             ended=lambda ended: request.snapshot_ended(ended.text),
             name=f"snapshot-{config.destination}-{request.client_id}",
@@ -107,6 +104,16 @@ class SnapshotFeed:
         """See Feed."""
         self._dump.stop()
         self._reader.stop()
+
+
+def _limits(config: InstanceConfig, state: SnapshotState) -> SnapshotLimits:
+    """Return what the snapshot may ask of the server."""
+    limits = replace(
+        config.snapshot,
+        connections=state.connections or config.snapshot.connections,
+        rows_per_s=state.rows_per_s_most or config.snapshot.rows_per_s,
+    )
+    return limits.within(config.buffer_size * config.buffer_mem_unit)
 
 
 def _protection(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], Protection]:

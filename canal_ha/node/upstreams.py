@@ -40,7 +40,6 @@ from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.server.switch import Role
 from canal_ha.source.server.view import View
-from canal_ha.source.snapshot.pace import DEFAULT_LIMITS, SnapshotLimits
 from canal_ha.source.snapshot.reader import SnapshotRoute
 
 
@@ -94,7 +93,6 @@ class Upstreams:
     config: of the destination.
     tell: reports events.
     claim: of this node to the destination; None without ZooKeeper.
-    snapshot_limits: what snapshots may ask of the server.
 
     Calls may come from any thread, and block; `facts` does not.
     """
@@ -104,10 +102,8 @@ class Upstreams:
         config: InstanceConfig,
         tell: Tell,
         claim: HistoryClaim | None = None,
-        snapshot_limits: SnapshotLimits = DEFAULT_LIMITS,
     ) -> None:
         self._config = config
-        self._snapshot_limits = snapshot_limits
         self._tell = tell
         self._claim = claim
         self._role = Role.MASTER
@@ -311,7 +307,6 @@ class Upstreams:
             snapshot,
             self._open_dump,
             route,
-            limits=self._snapshot_limits.within(self._config.buffer_size * self._config.buffer_mem_unit),
             failing=lambda error, retry_in_s: self._tell(
                 "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
             ),

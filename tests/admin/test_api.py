@@ -114,6 +114,9 @@ def test_a_snapshot_is_started_over_http() -> None:
     assert (state["phase"], state["tables"], state["where"]) == ("running", ["shop.orders"], {"shop.orders": "id < 5"})
     assert not state["without_key"]
     assert json.loads(ask(post_snapshot({**start, "without_key": True}))[2])["snapshot"]["without_key"]
+    assert (state["connections"], state["rows_per_s_most"]) == (0, 0)
+    state = json.loads(ask(post_snapshot({**start, "connections": 16, "rows_per_s_most": 500}))[2])["snapshot"]
+    assert (state["connections"], state["rows_per_s_most"]) == (16, 500)
     assert ask(post_snapshot(start, "elsewhere"))[0] == 404
     for wrong, reason in (
         ({**start, "tables": []}, "name at least one table"),
@@ -180,6 +183,10 @@ def test_an_error_with_a_name_that_has_no_utf8_form_is_answered() -> None:
         {"action": "start", "client_id": 1, "tables": ["a.b"], "where": ["x"]},
         {"action": "start", "client_id": 1, "tables": ["a.b"], "where": {"a.b": 1}},
         {"action": "start", "client_id": 1, "tables": ["a.b"], "without_key": 1},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "rows_per_s_most": -1},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "connections": 17},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "connections": "4"},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "rows_per_s_most": 0.5},
     ],
 )
 def test_a_body_that_asks_for_no_snapshot_says_what_would(body: object) -> None:

@@ -26,7 +26,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.snapshot import SnapshotRange, SnapshotState
 from tests.segments import Item, segment
 from tests.sim.replay import ReplayFeed
 
@@ -252,7 +252,9 @@ def test_the_end_of_a_broken_read_does_not_end_the_read_that_took_its_place() ->
     """A table without a key is read again after parking. An acknowledgement of the read before does not count then."""
     bench = Bench()
     begun = SnapshotState("s", ("shop.log",), without_key=True)
-    ends = [begun.new_attempt(number).with_piece(1).behind_table(9) for number in (1, 2)]
+    whole = SnapshotRange(0)
+    attempts = [begun.begin_table().new_attempt(whole, number).with_piece(1) for number in (1, 2)]
+    ends = [each.behind(whole, 9) for each in attempts]
     chunks = [replace(transactions(1), chunk_end=LogPosition(JOURNAL, 170, snapshot=end.text)) for end in ends]
     bench.meta.move(1001, LogPosition(JOURNAL, 100, snapshot=begun.text))
 
@@ -278,7 +280,8 @@ def test_the_end_of_a_read_that_was_begun_again_does_not_count_while_the_stream_
     """The client has thrown the rows of the first read away when those of the second one came."""
     bench = Bench()
     begun = SnapshotState("s", ("shop.log",), without_key=True)
-    whole, part = begun.new_attempt(1).with_piece(1).behind_table(9), begun.new_attempt(2).with_piece(1)
+    first, part = (begun.new_attempt(SnapshotRange(0), number).with_piece(1) for number in (1, 2))
+    whole = first.behind(SnapshotRange(0), 9)
     bench.meta.move(1001, LogPosition(JOURNAL, 100, snapshot=begun.text))
     batches = []
     for state in (whole, part):

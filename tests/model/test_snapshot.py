@@ -12,6 +12,7 @@ from canal_ha.model.snapshot import (
     MOST_CHARACTERS,
     SnapshotAction,
     SnapshotPhase,
+    SnapshotRange,
     SnapshotRequest,
     SnapshotState,
     advanced,
@@ -23,24 +24,63 @@ from canal_ha.model.snapshot import (
 BEGUN = SnapshotState("a1", ("shop.orders", "shop.größe"), {"shop.orders": "id < 'x'"}, began_ms=5)
 
 
+WHOLE = SnapshotRange(0)
+
+
 def test_the_text_holds_the_state() -> None:
     """No text is no snapshot."""
-    state = replace(BEGUN, table=1, key=("7", "é"), chunks=3, rows=2500, total=9000)
+    ranges = (SnapshotRange(1, ("7", "é"), ("9", "a")), SnapshotRange(1, ("9", "a")))
+    state = replace(BEGUN, table=1, ranges=ranges, chunks=3, rows=2500, total=9000, connections=4, rows_per_s_most=9)
     assert SnapshotState.from_text(state.text) == state
     assert SnapshotState.from_text("") is None
 
 
 def test_nobody_is_told_the_key_of_a_row() -> None:
     """A client may see the column hashed, and a status is for everybody with the destination."""
-    state = replace(BEGUN, key=("email=0x61",), rows=3)
+    state = replace(BEGUN, ranges=(SnapshotRange(0, ("email=0x61",)),), rows=3)
     assert "0x61" not in str(state.facts())
     assert SnapshotState.from_text(told(state.text)) == replace(BEGUN, rows=3)
+    parts = replace(state, ranges=(*state.ranges, SnapshotRange(1, (), ("email=0x62",))))
+    assert "0x6" not in str(parts.facts())
+    assert parts.facts()["reading"] == BEGUN.tables
+    assert SnapshotState.from_text(told(parts.text)) == replace(BEGUN, rows=3)
     assert (told(""), told("{")) == ("", "")
+
+
+def test_the_text_of_an_earlier_version_is_read() -> None:
+    """It had the key of one range, and no key before the first chunk of a table."""
+    old = '{"id":"a1","tables":["shop.a","shop.b"],"where":{},"phase":"running","table":1,"key":["id=7"],"chunks":3}'
+    state = SnapshotState("a1", ("shop.a", "shop.b"), table=1, ranges=(SnapshotRange(1, ("id=7",)),), chunks=3)
+    assert SnapshotState.from_text(old) == state
+    assert SnapshotState.from_text(old.replace('["id=7"]', "[]")) == replace(state, ranges=())
+
+
+def test_ranges_end_a_table_together() -> None:
+    """Tables begin in their order and end in any order; what is left of those that have begun is in the ranges."""
+    state = BEGUN.begin_table().begin_table()
+    first, second = state.ranges
+    parts = (replace(first, until=("5",)), replace(first, after=("5",)))
+    state = state.put(first, parts)
+    assert (state.table, state.begun) == (0, 2)
+    state = state.behind(parts[0], 9)
+    assert state.ranges == (parts[1], second)
+    state = state.behind(second, 9)
+    assert (state.table, state.begun, state.phase) == (1, 2, SnapshotPhase.RUNNING)
+    state = state.behind(parts[1], 9)
+    assert (state.table, state.begun, state.ranges, state.phase) == (2, 2, (), SnapshotPhase.DONE)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["1", "[]", "{", "{}", '{"id":"a","tables":[1],"phase":"running"}', BEGUN.text.replace("running", "walking")],
+    [
+        "1",
+        "[]",
+        "{",
+        "{}",
+        '{"id":"a","tables":[1],"phase":"running"}',
+        BEGUN.text.replace("running", "walking"),
+        BEGUN.text.replace('"key":[]', '"ranges":[{"table":0}]'),
+    ],
 )
 def test_a_text_that_somebody_damaged_is_a_value_error(text: str) -> None:
     """A caller can name the cursor that holds it."""
@@ -61,7 +101,7 @@ def test_a_snapshot_that_begins_has_room_for_a_key_and_an_error() -> None:
     with pytest.raises(SnapshotRefused, match="take fewer tables at a time"):
         changed("", SnapshotRequest(SnapshotAction.START, tables), "id1", 5)
     begun = changed("", SnapshotRequest(SnapshotAction.START, tables[:900]), "id1", 5)
-    largest = replace(begun, key=("key=0x" + "61" * 3072,), error="x" * 8000)
+    largest = replace(begun, ranges=(SnapshotRange(0, ("key=0x" + "61" * 3072,)),), error="x" * 8000)
     assert SnapshotState.from_text(largest.text) == largest
 
 
@@ -78,7 +118,7 @@ def test_progress_moves_forward_only() -> None:
 
 def test_an_error_keeps_what_is_acknowledged() -> None:
     """A snapshot that is resumed after an error must not skip the chunks that the client has not acknowledged."""
-    stored, ahead = replace(BEGUN, chunks=2, key=("id=2",)), replace(BEGUN, chunks=9, key=("id=9",))
+    stored, ahead = (replace(BEGUN, chunks=number, ranges=(SnapshotRange(0, (f"id={number}",)),)) for number in (2, 9))
     end = ahead.ended(SnapshotPhase.FAILED, 77, "no table")
     assert failed(stored.text, end.text) == stored.ended(SnapshotPhase.FAILED, 77, "no table").text
     cancelled = stored.ended(SnapshotPhase.CANCELLED, 70)
@@ -136,13 +176,20 @@ def test_what_can_be_asked_in_each_phase() -> None:
 
 def test_tables_are_added_behind_what_is_left() -> None:
     """They are read from their first row. No ACK of what was before replaces the new state."""
-    at_second = replace(BEGUN, tables=("a.a", "a.b", "a.c"), where={"a.b": "x"}, table=1, key=("id=7",), chunks=3)
+    tables = ("a.a", "a.b", "a.c", "a.e")
+    parts = (SnapshotRange(1, ("id=7",), ("id=9",)), SnapshotRange(1, ("id=9",)), SnapshotRange(2, ("id=3",)))
+    at_second = replace(BEGUN, tables=tables, where={"a.b": "x"}, table=1, ranges=parts, chunks=3)
     added = changed(at_second.text, SnapshotRequest(SnapshotAction.ADD, ("a.a", "a.d")), "new", 9)
-    assert (added.tables, added.table, added.key) == (("a.b", "a.c", "a.a", "a.d"), 0, ("id=7",))
+    assert (added.tables, added.table, added.begun) == (("a.b", "a.c", "a.e", "a.a", "a.d"), 0, 2)
+    assert added.ranges == tuple(replace(part, table=part.table - 1) for part in parts)
     assert (added.where, added.chunks) == ({"a.b": "x"}, 3)
     assert advanced(added.text, replace(at_second, chunks=4).text) == added.text
     again = changed(at_second.text, SnapshotRequest(SnapshotAction.ADD, ("a.b",)), "new", 9)
-    assert (again.tables, again.table, again.key, again.where) == (("a.c", "a.b"), 0, (), {})
+    assert (again.tables, again.table, again.where) == (("a.c", "a.e", "a.b"), 0, {})
+    assert again.ranges == (SnapshotRange(0, ("id=3",)),)
+    ended = replace(at_second, table=2, ranges=parts[:2])  # the third table ended before the second one
+    behind = changed(ended.text, SnapshotRequest(SnapshotAction.ADD, ("a.d",)), "new", 9)
+    assert (behind.tables, behind.begun) == (("a.b", "a.e", "a.d"), 1)
 
 
 def test_a_damaged_state_can_be_replaced() -> None:
@@ -156,18 +203,19 @@ def test_a_damaged_state_can_be_replaced() -> None:
 
 def test_an_attempt_begins_its_table_again() -> None:
     """Rows of the attempt before do not count any more, and no number comes twice, whatever the clock says."""
-    state = replace(BEGUN, rows=100, chunks=4, without_key=True)
-    first = state.new_attempt(5000)
+    state = replace(BEGUN, rows=100, chunks=4, without_key=True).begin_table()
+    first = state.new_attempt(WHOLE, 5000)
     broken = first.with_piece(30).with_piece(20)
     assert (broken.rows, broken.chunks, broken.attempt, broken.attempt_rows) == (150, 6, 5000, 50)
     assert broken.piece_id(2) == "a1.5000.2"
-    second = broken.new_attempt(4000)
+    second = broken.new_attempt(WHOLE, 4000)
     assert (second.rows, second.chunks, second.attempt, second.attempt_rows) == (100, 6, 5001, 0)
-    behind = second.with_piece(60).behind_table(9)
+    behind = second.with_piece(60).behind(WHOLE, 9).begin_table()
     assert (behind.rows, behind.table, behind.attempt_rows, behind.phase) == (160, 1, 0, SnapshotPhase.RUNNING)
-    assert behind.new_attempt(6000).rows == 160
+    assert behind.new_attempt(SnapshotRange(1), 6000).rows == 160
     assert behind.without_attempt().attempt == 0
-    end = behind.behind_table(9)
+    assert (broken.without_attempt().rows, broken.without_attempt().attempt_rows) == (100, 0)
+    end = behind.behind(SnapshotRange(1), 9)
     assert (end.phase, end.ended_ms) == (SnapshotPhase.DONE, 9)
 
 
@@ -175,15 +223,23 @@ def test_an_older_node_reads_the_state_of_tables_with_keys() -> None:
     """Fields that it does not know are there only if they say something."""
     assert "attempt" not in BEGUN.text
     assert "without_key" not in BEGUN.text
-    state = replace(BEGUN, without_key=True).new_attempt(7)
-    assert SnapshotState.from_text(state.text) == state
+    assert "rows_per_s_most" not in BEGUN.text
+    assert "connections" not in BEGUN.text
+    begun = replace(BEGUN, without_key=True, rows_per_s_most=9).new_attempt(WHOLE, 7)
+    assert SnapshotState.from_text(begun.text) == replace(begun, ranges=())
+    one = replace(BEGUN, table=1, ranges=(SnapshotRange(1, ("id=7",)),))
+    assert '"key":["id=7"]' in one.text
+    assert "ranges" not in one.text
+    assert SnapshotState.from_text(one.text) == one
+    for ranges in (SnapshotRange(1, ("7",), ("9",)),), (SnapshotRange(0, ("7",)), SnapshotRange(1)):
+        assert '"key"' not in replace(one, ranges=ranges).text
 
 
 def test_progress_of_a_broken_attempt_does_not_count_beside_the_next_one() -> None:
     """The client may acknowledge its last batches while a new feed reads the table from its first row again."""
-    attempt = replace(BEGUN, without_key=True).new_attempt(7)
+    attempt = replace(BEGUN, without_key=True).begin_table().new_attempt(WHOLE, 7)
     acknowledged = attempt.with_piece(5)
-    over = acknowledged.with_piece(5).behind_table(9)
+    over = acknowledged.with_piece(5).behind(WHOLE, 9)
     assert advanced(acknowledged.text, over.text) == over.text
     assert advanced(acknowledged.text, over.text, read_again=True) == acknowledged.text
     next_table = replace(over.without_attempt(), chunks=over.chunks + 1)
@@ -199,6 +255,14 @@ def test_a_table_counts_more_than_chunks() -> None:
     assert advanced(behind.text, long.text) == behind.text
 
 
+def test_limits_stay_with_the_snapshot() -> None:
+    """Adding tables keeps them."""
+    begun = changed("", SnapshotRequest(SnapshotAction.START, ("a.b",), connections=4, rows_per_s_most=5), "x", 1)
+    added = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, ("a.c",)), "y", 1)
+    for state in (begun, added):
+        assert (state.connections, state.rows_per_s_most) == (4, 5)
+
+
 def test_tables_without_a_key_are_allowed_at_the_start_or_later() -> None:
     """A snapshot that failed because of one is resumed with the permission, which it keeps."""
     request = SnapshotRequest(SnapshotAction.START, ("a.b",), without_key=True)
@@ -212,22 +276,23 @@ def test_tables_without_a_key_are_allowed_at_the_start_or_later() -> None:
 
 def test_tables_added_to_a_broken_attempt_count_its_rows_no_more() -> None:
     """The table without a key begins again, whether it comes first or behind others. The permission stays."""
-    state = replace(BEGUN, rows=10, without_key=True).new_attempt(7).with_piece(5)
+    state = replace(BEGUN, rows=10, without_key=True).new_attempt(WHOLE, 7).with_piece(5)
     for tables in (("a.b",), BEGUN.tables[:1]):
         request = SnapshotRequest(SnapshotAction.ADD, tables)
         added = changed(state.text, request, "new", 9)
         assert (added.rows, added.attempt_rows, added.without_key) == (10, 0, True)
-        assert added.new_attempt(3).attempt == 8
+        assert added.new_attempt(WHOLE, 3).attempt == 8
     allowing = SnapshotRequest(SnapshotAction.ADD, ("a.b",), without_key=True)
     assert changed(BEGUN.text, allowing, "new", 9).without_key
 
 
 def test_tables_added_to_a_failed_snapshot_do_not_hide_what_it_has_left() -> None:
     """The added ones come first, because the others may fail again."""
-    state = replace(BEGUN, tables=("a.a", "a.b", "a.c"), table=1, key=("id=1",), where={"a.c": "x"})
+    state = replace(BEGUN, tables=("a.a", "a.b", "a.c"), table=1, where={"a.c": "x"})
+    state = replace(state, ranges=(SnapshotRange(1, ("id=1",)), SnapshotRange(2, ("id=5",))))
     state = state.ended(SnapshotPhase.FAILED, 5, "no right")
     added = changed(state.text, SnapshotRequest(SnapshotAction.ADD, ("a.d", "a.b")), "new", 9)
-    assert (added.tables, added.table, added.key) == (("a.d", "a.b", "a.c"), 0, ())
+    assert (added.tables, added.table, added.ranges) == (("a.d", "a.b", "a.c"), 0, ())
     assert (added.phase, added.error, added.ended_ms, added.where) == (SnapshotPhase.RUNNING, "", 0, {"a.c": "x"})
 
 
@@ -237,7 +302,7 @@ def test_a_state_without_room_can_still_fail() -> None:
     full = replace(BEGUN, tables=("a." + "b" * free,))
     assert len(full.text) == MOST_CHARACTERS
     with pytest.raises(ValueError, match="characters"):
-        replace(full, key=("id=1",)).text  # noqa: B018  # it raises
+        replace(full, ranges=(SnapshotRange(0, ("id=1",)),)).text  # noqa: B018  # it raises
     end = full.ended(SnapshotPhase.FAILED, 9, "no room")
     stored = SnapshotState.from_text(failed(full.text, end.text))
     assert stored is not None

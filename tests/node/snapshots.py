@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canal_ha.config.model import DecodeOptions, SourceConfig
+from canal_ha.config.model import DecodeOptions, SnapshotLimits, SourceConfig
 from canal_ha.errors import CanalError, RingClosed
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.node.upstreams import Upstreams
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import SqlServer
 from tests.source.reading import config_of, newest
@@ -129,12 +128,9 @@ class SnapshotStream:
         self._before = before
         if standby_port:
             config["standby"] = SourceConfig("127.0.0.1", standby_port)
-        settings = config_of(server, decode=options or DecodeOptions(), **config)
-        self.upstreams = Upstreams(
-            settings,
-            self._tell,
-            snapshot_limits=limits or SnapshotLimits(rows_most=ROWS_OF_CHUNK),
-        )
+        limits = limits or SnapshotLimits(rows_most=ROWS_OF_CHUNK)
+        settings = config_of(server, decode=options or DecodeOptions(), snapshot=limits, **config)
+        self.upstreams = Upstreams(settings, self._tell)
         self.start = replace(start or newest(server), snapshot=snapshot.text)
         self.feed: Feed = self.upstreams.open_feed(
             FeedRequest(
@@ -175,6 +171,10 @@ class SnapshotStream:
         if self.copy:
             self.copy.take(segment.entries())
         self.taken.append(segment)
+
+    def threads(self) -> list[threading.Thread]:
+        """Return the threads of snapshots that run."""
+        return [each for each in threading.enumerate() if each.name.startswith("snapshot-")]
 
     # ---- what has come
 

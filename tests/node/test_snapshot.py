@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from canal_ha.config.model import DecodeOptions, WhenXa
+from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
 from tests.node.snapshots import Copy, SnapshotStream, state
@@ -185,7 +184,7 @@ def test_a_unique_key_serves(source_server: SqlServer, database: str) -> None:
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
         stream.done()
-        texts = [each.key for each in stream.states() if each.key]
+        texts = [part.after for each in stream.states() for part in each.ranges]
     assert ids(copy) == list(range(10))
     assert texts[0] == ("b=0", "id=6")
 
@@ -381,7 +380,7 @@ def test_the_key_of_the_table_changes_meanwhile(
     seen: list[Segment] = []
     with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW, before=seen.append) as stream:
         last = stream.done()
-        keys = [each.key for each in stream.states()]
+        keys = [part.after for each in stream.states() for part in each.ranges]
     assert last.rows == 12
     assert keys[:2] == [("id=3",), ("uid=3",)]
 
@@ -531,6 +530,28 @@ def test_no_row_is_lost_when_the_order_of_the_key_changes_meanwhile(
     assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(7))
 
 
+def test_a_column_that_is_gone_before_the_select_ends_no_snapshot(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SELECT names the column, because the table was looked at before."""
+    table = filled(source_server, database, 9)
+    reads: list[str] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+        reads.append(sql)
+        if len(reads) == 2:
+            session.query("ROLLBACK")  # MariaDB's view of the table
+            source_server.execute(f"ALTER TABLE {table} CHANGE v w VARCHAR(50)")
+        return read_rows(session, sql, most_bytes)
+
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert all(("w" in row) == (int(key[0] or 0) > 3) for (_, key), row in copy.rows.items())
+
+
 def test_the_table_is_emptied_meanwhile(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -640,7 +661,7 @@ def test_a_snapshot_goes_on_behind_the_last_acknowledged_chunk(source_server: Sq
     source_server.execute(f"INSERT INTO {table} VALUES (100, 'new')", f"UPDATE {table} SET v = 'new' WHERE id = 1")
     kept = SnapshotState.from_text(cursor.snapshot)
     assert kept is not None
-    assert kept.key == ("id=9",)
+    assert kept.ranges == (SnapshotRange(0, ("id=9",)),)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", kept, copy, start=cursor, limits=FEW) as second:
         second.done()
@@ -784,6 +805,17 @@ def test_rows_a_second(source_server: SqlServer, database: str) -> None:
     with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=limits) as stream:
         stream.done()
     assert time.monotonic() - began > 0.7
+
+
+def test_the_limit_of_a_snapshot_goes_before_the_configured_one(source_server: SqlServer, database: str) -> None:
+    """`--rows-per-second` sets it."""
+    table = filled(source_server, database, 20)
+    began = time.monotonic()
+    limits = SnapshotLimits(rows_per_s=1)
+    snapshot = replace(state(table), rows_per_s_most=20)
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, limits=limits) as stream:
+        stream.done()
+    assert time.monotonic() - began < 10
 
 
 def test_a_stop_ends_the_thread_at_once(source_server: SqlServer, database: str) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from random import Random
 
 import pymysql
 import pytest
 
-from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.config.model import SnapshotLimits
 from canal_ha.source.snapshot.watermark import Visibility
 from lab import MariaDB, MySQL, SqlServer
 from lab.exactness.unsafe import unsafe_watermark
@@ -158,8 +159,11 @@ def differences(server: SqlServer, schema: str, copy: Copy) -> list[object]:
     ]
 
 
+@pytest.mark.parametrize(
+    "connections", [4, pytest.param(1, marks=pytest.mark.nightly("the same with four connections"))]
+)
 @pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
-def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], database: str) -> None:
+def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], database: str, connections: int) -> None:
     """No row is lost, none is older than the stream has brought it, and none comes back after its DELETE."""
     with make() as server:
         filter_ = prepared(server, database)
@@ -168,7 +172,8 @@ def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], databas
         table = f"{database}.t"
         copy = Copy({table: ("id",)}, version="version")
         with Writers(server, database) as writers:
-            stream = SnapshotStream(server, filter_, state(*[table] * PASSES), copy, limits=FEW)
+            limits = replace(FEW, connections=connections)
+            stream = SnapshotStream(server, filter_, state(*[table] * PASSES), copy, limits=limits)
             with stream:
                 began = time.monotonic()
                 last = stream.done(seconds=PASSES * 20)
@@ -180,6 +185,7 @@ def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], databas
         assert not copy.older
         assert not differences(server, database, copy)
         assert last.chunks >= PASSES * 3
+        assert connections == 1 or any(len(each.ranges) > 1 for each in stream.states())
         assert copy.snapshot_rows > 0
 
 

@@ -137,6 +137,8 @@ def test_a_client_gets_every_row_through_crashes(source_server: SqlServer, datab
         "canal.instance.filter.regex": rf"{database}\\.t",
         "canal.instance.stream.idle": "1",
         "canal.instance.memory.buffer.size": "100",
+        "canal.instance.snapshot.connections": "4",
+        "canal.instance.snapshot.chunk.rows": "50",
     }
     copy = Copy({table: ("id",)})
     with Node({"example": follow(source_server, properties)}) as node:

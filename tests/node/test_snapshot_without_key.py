@@ -18,11 +18,10 @@ import pytest
 from pymysql import OperationalError
 from pymysql.constants import ER
 
-from canal_ha.config.model import DecodeOptions, WhenXa
+from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot import without_key
-from canal_ha.source.snapshot.pace import SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Visibility
@@ -169,10 +168,37 @@ def test_a_condition_and_tables_with_keys_beside_it(source_server: SqlServer, da
     log = Log(table)
     with SnapshotStream(source_server, rf"{database}\..*", snapshot, log, limits=FEW) as stream:  # type: ignore[arg-type] # a copy
         last = stream.done()
-        keys = [each.key for each in stream.states()]
+        keys = [part.after for each in stream.states() for part in each.ranges]
     assert log.rows == Counter({("3", "old"): 2})
     assert (last.rows, last.attempt) == (6, 0)
     assert ("id=3",) in keys
+
+
+def test_several_connections_read_tables_with_keys_before_or_behind_it(source_server: SqlServer, database: str) -> None:
+    """They wait for its read, and no piece of another table comes inside."""
+    table = filled(source_server, database)
+    tables = [f"{database}.k{number}" for number in range(4)]
+    for each in tables:
+        rows = ", ".join(f"({number})" for number in range(30))
+        source_server.execute(f"CREATE TABLE {each} (id INT PRIMARY KEY)", f"INSERT INTO {each} VALUES {rows}")
+    source_server.execute(
+        f"CREATE TABLE {database}.other LIKE {table}", f"INSERT INTO {database}.other VALUES (1, 'x')"
+    )
+    snapshot = allowed(*tables[:2], table, f"{database}.other", *tables[2:])
+    log, other = Log(table), Log(f"{database}.other")
+    limits = replace(FEW, connections=4)
+    with SnapshotStream(source_server, rf"{database}\..*", snapshot, log, limits=limits) as stream:  # type: ignore[arg-type] # a copy
+        last = stream.done()
+        states = stream.states()
+        for segment in stream.taken:
+            other.take(segment.entries())
+    assert log.equals(source_server)
+    assert other.equals(source_server)
+    assert (last.rows, last.table, last.ranges) == (4 * 30 + 20 + 1, 6, ())
+    reads = [each.attempt for each in states if each.attempt]
+    assert len(set(reads)) == 2
+    assert reads == sorted(reads)
+    assert all(each.ranges[0].after == () for each in states if each.attempt_rows)
 
 
 STRETCHED = {
@@ -308,10 +334,11 @@ def test_changes_of_the_table_come_behind_the_read_and_others_flow(
     """The stream is held at the first change of the table, and not before it."""
     table = filled(source_server, database)
     source_server.execute(f"CREATE TABLE {database}.other (id INT)")
-    During(
+    during = During(
         monkeypatch,
         source_server,
         f"INSERT INTO {database}.other VALUES (1)",
+        "DO SLEEP(0.3)",  # else the stream can bring it together with the change that is held
         f"UPDATE {table} SET v = 'new' WHERE id = 3",
         f"INSERT INTO {database}.other VALUES (2)",
         f"DELETE FROM {table} WHERE id = 4",
@@ -319,6 +346,7 @@ def test_changes_of_the_table_come_behind_the_read_and_others_flow(
     log = Log(table)
     with stream_of(source_server, table, log, limits=SnapshotLimits(rows_most=3, rows_per_s=20)) as stream:
         stream.done()
+        during.thread.join(10)
         stream.caught_up(source_server)
         ends = [index for index, each in enumerate(stream.taken) if each.chunk_end]
         others = [index for index, each in enumerate(stream.taken) if b"other" in bytes(each.frames)]

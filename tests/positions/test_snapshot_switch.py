@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from canal_ha.config.model import DecodeOptions
-from canal_ha.source.snapshot.pace import SnapshotLimits
+from canal_ha.config.model import DecodeOptions, SnapshotLimits
 from lab import MariaDB, MySQL
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.node.test_snapshot_without_key import Log
@@ -33,15 +32,18 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield made
 
 
-def test_a_switch_in_the_middle_loses_no_row(pair: Pair) -> None:
-    """The chunk that is read during the switch is read again on the other server; the rest is read there."""
+@pytest.mark.parametrize(
+    "connections", [4, pytest.param(1, marks=pytest.mark.nightly("the same with four connections"))]
+)
+def test_a_switch_in_the_middle_loses_no_row(pair: Pair, connections: int) -> None:
+    """A chunk that is read during the switch is read again on the other server; the rest is read there."""
     copy = Copy({TABLE: ("id",)})
     stream = SnapshotStream(
         pair.master,
         r"shop\.t",
         state(TABLE),
         copy,
-        limits=SnapshotLimits(rows_most=10, rows_per_s=300),
+        limits=SnapshotLimits(rows_most=10, rows_per_s=300, connections=connections),
         standby_port=pair.standby.port,
     )
     with stream:

@@ -1,7 +1,7 @@
 """Junction: where the chunks of a snapshot enter a stream.
 
-Two threads pass segments on here, one at a time: the stream's feed, and the snapshot. A chunk enters between two
-transactions, never inside one. The lock is held while a full ring blocks either of them; closing the ring ends that.
+Threads pass segments on here, one at a time: the stream's feed, and those of the snapshot. A chunk enters between two
+transactions, never inside one. The lock is held while a full ring blocks any of them; closing the ring ends that.
 
 A table without a key has no windows. A hold stops the feed before changes that the read of the table does not see,
 until the pieces of the read have entered.
@@ -25,7 +25,7 @@ _POLL_S = 0.02  # an idle stream passes the end of the binlog without a segment
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a window looks for in the stream.
+    """What a window looks for in the stream. Equal ones, of windows on one table, look once.
 
     keys: returns the keys of the table's rows in a segment, before and after each change.
     altered: whether the entry of a statement may concern the table.
@@ -37,7 +37,7 @@ class Watched:
     shared: Callable[[KeyTexts], bool] = lambda key: False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Opened:
     """A window that has begun.
 
@@ -52,12 +52,24 @@ class Opened:
     before: LogPosition | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """A window that waits for the end of a transaction."""
+
+    watched: Watched
+    opened: Opened | None = None
+
+
+@dataclass(slots=True, eq=False)
 class _Due:
     """A chunk that waits for the stream to pass the end of its window. See Junction.put."""
 
+    window: Window
     end: Reached
-    make: Callable[[LogPosition], Segment]
+    make: Callable[[LogPosition], Segment | None]
+    passed: bool = False
+    used: bool = False
+    failure: Exception | None = None
 
 
 class Junction:
@@ -79,12 +91,9 @@ class Junction:
         self._before = before
         self._changed = threading.Condition()  # its lock is the one of the module's text
         self._last: Segment | None = None  # the feed's last segment
-        self._wanted: Watched | None = None  # a window is to open for it
-        self._watched: Watched | None = None
-        self._window: Window | None = None
-        self._opened: Opened | None = None
-        self._chunk: _Due | None = None
-        self._failure: Exception | None = None
+        self._wanted: list[_Wanted] = []
+        self._windows: dict[Window, Watched] = {}  # the open ones
+        self._due: list[_Due] = []  # in the order of `put`
         self._hold: Hold | None = None
         self._held = False  # the feed waits, and nothing before the hold's end is left
         self._stopped = False
@@ -92,9 +101,9 @@ class Junction:
     # ---- the feed's thread
 
     def accept(self, segment: Segment) -> None:
-        """Pass a segment of the stream on."""
+        """Pass a segment of the stream on, and before it at most one chunk, so that it does not wait for all."""
         with self._changed:
-            if self._chunk or self._wanted:
+            if self._due or self._wanted:
                 self._step()
             if self._hold:
                 segment = self._wait_in_hold(segment)
@@ -111,8 +120,8 @@ class Junction:
                 before = max(before, self._last.position(len(self._last) - 1), key=lambda at: at.order)
             self._before = before and replace(before, gtid=executed or before.gtid)
             self._last = None
-            if self._window:
-                self._window.altered = True
+            for window in self._windows:
+                window.altered = True
             if self._hold:
                 self._hold.void = True
             self._changed.notify_all()
@@ -126,48 +135,52 @@ class Junction:
             finally:
                 self._changed.release()
 
-    # ---- the snapshot's thread
+    # ---- a snapshot's thread
 
     def open(self, watched: Watched) -> Opened | None:
-        """Open a window at the next end of a transaction. Return None once stopped."""
+        """Open a window at the next end of a transaction; `close` ends it. Return None once stopped."""
+        wanted = _Wanted(watched)
         with self._changed:
-            self._window = self._watched = self._chunk = self._opened = None
-            self._wanted = watched
+            self._wanted.append(wanted)
             while not self._stopped:
                 self._step()
-                if opened := self._taken():
-                    return opened
+                if wanted.opened:
+                    return wanted.opened
                 self._changed.wait(_POLL_S)
         return None
 
-    def put(self, end: Reached, make: Callable[[LogPosition], Segment]) -> bool:
+    def put(self, window: Window, end: Reached, make: Callable[[LogPosition], Segment | None]) -> bool:
         """Pass a chunk on as soon as the stream has passed the end of its window; return False if it cannot be used.
 
+        window: open.
         end: the end of the binlog after the chunk's SELECT.
-        make: makes the segment for the stream at a boundary, without rows of the window. Called on either thread.
+        make: makes the segment for the stream at a boundary, without rows of the window; None if the chunk cannot be
+            used any more. Called on any thread, one call at a time.
         Raises what `make` and `accept` raise.
         """
+        due = _Due(window, end, make)
         with self._changed:
-            window = self._window
-            assert window is not None
-            self._chunk = _Due(end, make)
-            while self._chunk and window.valid and not self._stopped:
-                self._step()
-                if self._chunk:
+            self._due.append(due)
+            while not due.passed and window.valid and not self._stopped:
+                if not self._step():
                     self._changed.wait(_POLL_S)
-            used = self._chunk is None
-            self._window = self._watched = self._chunk = None
-            failure, self._failure = self._failure, None
-        if failure:
-            raise failure
-        return used
+            if not due.passed:
+                self._due.remove(due)
+        if due.failure:
+            raise due.failure
+        return due.used
+
+    def close(self, window: Window) -> None:
+        """End a window."""
+        with self._changed:
+            self._windows.pop(window, None)
 
     def caught_up(self, end: Reached) -> bool:
         """Whether the stream has passed a place of the binlog, or reads another server by now."""
         at = self._decoded()
         return at is not None and (at.server not in ("", end.server) or end.by(at.journal, at.offset))
 
-    # ---- the snapshot's thread, for a table without a key
+    # ---- a snapshot's thread, for a table without a key, while no other thread reads
 
     def hold(self, hold: Hold) -> tuple[Reached, LogPosition | None] | None:
         """Stop the stream where `hold` says; return `brought` and `before` of Opened. Return None once stopped."""
@@ -223,8 +236,8 @@ class Junction:
     def _pass(self, segment: Segment) -> None:
         self._accept(segment)
         self._last = segment
-        if self._window and self._watched:
-            self._record(segment, self._window, self._watched)
+        if self._windows:
+            self._record(segment)
 
     def _wait_in_hold(self, segment: Segment) -> Segment:
         """Pass what the hold lets pass; return the rest once all of it may pass. Raises RingClosed once stopped."""
@@ -262,50 +275,60 @@ class Junction:
         at, last = self._place(), self._last
         return last.position(len(last) - 1, consumed=True) if at and last is not None and _inside(last, at) else at
 
-    def _taken(self) -> Opened | None:
-        opened, self._opened = self._opened, None
-        return opened
+    def _step(self) -> bool:
+        """Open the windows that wait and pass one chunk on, if the stream is between two transactions.
 
-    def _step(self) -> None:
-        """Do what waits, if the stream is between two transactions."""
+        Return whether a chunk has passed, or turned out to be useless.
+        """
         at = self._place()
         if at is None:
-            return
+            return False
+        for wanted in self._wanted:
+            window = Window(shared=wanted.watched.shared)
+            self._windows[window] = wanted.watched
+            wanted.opened = Opened(window, _brought(self._last, at), at, self._before)
         if self._wanted:
-            self._watched, self._wanted = self._wanted, None
-            self._window = Window(shared=self._watched.shared)
-            self._opened = Opened(self._window, _brought(self._last, at), at, self._before)
+            self._wanted.clear()
             self._changed.notify_all()
-        elif self._chunk and self._window and self._window.valid and self._passed(self._chunk.end, at):
-            chunk, self._chunk = self._chunk, None
-            try:
-                self._accept(chunk.make(at))
-            except Exception as error:
-                self._failure = error
-            self._changed.notify_all()
+        due = next((each for each in self._due if each.window.valid and self._passed(each.end, at)), None)
+        if due is None:
+            return False
+        self._due.remove(due)
+        due.passed = True
+        try:
+            if segment := due.make(at):
+                self._accept(segment)
+                due.used = True
+        except Exception as error:
+            due.failure = error
+        self._changed.notify_all()
+        return True
 
     def _passed(self, end: Reached, at: LogPosition) -> bool:
         """Whether the stream has passed the end of a window, and nothing behind the boundary `at`."""
         last = self._last
         return not (last is not None and _inside(last, at)) and end.by(at.journal, at.offset)
 
-    @staticmethod
-    def _record(segment: Segment, window: Window, watched: Watched) -> None:
-        """Take the segment's changes of the table."""
-        kinds = segment.kinds
-        if EntryKind.ROWS in kinds:
+    def _record(self, segment: Segment) -> None:
+        """Take the segment's changes of the tables."""
+        rows = EntryKind.ROWS in segment.kinds
+        statements = [index for index, kind in enumerate(segment.kinds) if kind in (EntryKind.DDL, EntryKind.QUERY)]
+        if not rows and not statements:
+            return
+        for watched in set(self._windows.values()):
+            windows = [window for window, each in self._windows.items() if each == watched]
             try:
-                window.record(watched.keys(segment))
-            except CanalError as error:
-                window.refused = error  # it ends the snapshot, and not the stream
-            except Exception as error:
-                window.refused = SnapshotRefused(f"the stream's changes of the table cannot be read: {error!r}")
-        if window.valid and (EntryKind.DDL in kinds or EntryKind.QUERY in kinds):
-            window.altered = any(
-                watched.altered(segment.entry(index))
-                for index, kind in enumerate(kinds)
-                if kind in (EntryKind.DDL, EntryKind.QUERY)
-            )
+                keys = list(watched.keys(segment)) if rows else []
+            except Exception as error:  # it ends the snapshot, and not the stream
+                refused = error if isinstance(error, CanalError) else None
+                text = f"the stream's changes of the table cannot be read: {error!r}"
+                for window in windows:
+                    window.refused = refused or SnapshotRefused(text)
+                continue
+            altered = any(watched.altered(segment.entry(index)) for index in statements)
+            for window in windows:
+                window.record(keys)
+                window.altered = window.altered or altered
 
 
 def _inside(last: Segment, at: LogPosition) -> bool:

@@ -64,6 +64,11 @@ class KeyColumn:
         return f"{self.name}:{self.order}" if self.order else self.name
 
     @property
+    def is_number(self) -> bool:
+        """Whether its texts hold plain numbers."""
+        return self.form is _Form.NUMBER
+
+    @property
     def expression(self) -> str:
         """What is compared and ordered."""
         return f"CAST({quoted(self.name)} AS {self.cast})" if self.cast else quoted(self.name)
@@ -106,17 +111,24 @@ class TableKey:
 
         texts: of the columns, as `KeyColumn.text` makes them. Raises ValueError if they are of another key.
         """
+        return self._compared(texts, ">", ">")
+
+    def up_to(self, texts: Sequence[str]) -> str:
+        """Return the SQL that holds for the row with a key, and for those before it. See `condition`."""
+        return self._compared(texts, "<", "<=")
+
+    def _compared(self, texts: Sequence[str], sign: str, last: str) -> str:
+        """Return the comparison of the columns with a key. sign: of the comparison; last: that of the last column."""
         if len(texts) != len(self.columns):
             raise ValueError(f"a key of {len(texts)} columns; the table's has {len(self.columns)}")
         pairs = [(column.expression, column.literal(text)) for column, text in zip(self.columns, texts, strict=True)]
-        (first, least), *_ = pairs
-        if len(pairs) == 1:
-            return f"{first} > {least}"
-        condition = ""
+        expression, value = pairs.pop()
+        condition = f"{expression} {last} {value}"
+        if not pairs:
+            return condition
         for expression, value in reversed(pairs):
-            rest = f" OR ({expression} = {value} AND ({condition}))" if condition else ""
-            condition = f"{expression} > {value}{rest}"
-        return f"{first} >= {least} AND ({condition})"
+            condition = f"{expression} {sign} {value} OR ({expression} = {value} AND ({condition}))"
+        return f"{expression} {sign}= {value} AND ({condition})"
 
     def continues(self, texts: Sequence[str]) -> bool:
         """Return whether texts are of this key."""
@@ -130,10 +142,20 @@ class TableKey:
         """Return the texts to keep for a row. values: of all columns, as the server sent them."""
         return tuple(column.text(values[column.place] or b"") for column in self.columns)
 
+    def between(self, after: Sequence[str], until: Sequence[str]) -> list[str]:
+        """Return the SQL conditions for rows behind a key, up to another one; () for either sets no bound."""
+        conditions = [f"({self.condition(after)})"] if after else []
+        return conditions + ([f"({self.up_to(until)})"] if until else [])
+
     @property
     def order(self) -> str:
         """The SQL that orders by the key."""
         return ", ".join(column.expression for column in self.columns)
+
+    @property
+    def reverse(self) -> str:
+        """The SQL that orders by the key, the last one first."""
+        return ", ".join(f"{column.expression} DESC" for column in self.columns)
 
 
 def key_of(

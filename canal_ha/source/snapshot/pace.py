@@ -1,36 +1,11 @@
-"""Pace: how many rows the next chunk of a snapshot asks for, and when it may begin. Pure."""
+"""How many rows the next chunk of a snapshot asks for (Pace), and when it may begin (Rate). Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from canal_ha.config.model import SnapshotLimits
 
 _MOST_GROWTH = 4.0  # from one chunk to the next, so that one lucky chunk does not decide
 _FIRST_ROWS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotLimits:
-    """What a snapshot may ask of its server.
-
-    chunk_s: the time that a chunk's SELECT should take.
-    rows_most: rows of a chunk.
-    bytes_most: of a chunk, as the server sends it.
-    rows_per_s: on average; 0: as fast as it goes.
-    select_s: the server ends a longer SELECT; 0: never.
-    """
-
-    chunk_s: float = 1.0
-    rows_most: int = 200_000
-    bytes_most: int = 4 << 20
-    rows_per_s: int = 0
-    select_s: float = 0.0
-
-    def within(self, ring_bytes: int) -> SnapshotLimits:
-        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it."""
-        return replace(self, bytes_most=max(1, min(self.bytes_most, ring_bytes // 4)))
-
-
-DEFAULT_LIMITS = SnapshotLimits()
 
 
 class Pace:
@@ -44,7 +19,7 @@ class Pace:
     def __init__(self, limits: SnapshotLimits, row_bytes: int = 0) -> None:
         self._limits = limits
         first = min(_FIRST_ROWS, limits.bytes_most // row_bytes if row_bytes else _FIRST_ROWS)
-        self.rows = max(1, min(first, limits.rows_most))
+        self.rows = max(1, min(first, limits.chunk_rows))
 
     def took(self, rows: int, size: int, seconds: float) -> None:
         """Take what a chunk had. size: bytes. seconds: of its SELECT."""
@@ -53,7 +28,7 @@ class Pace:
         limits = self._limits
         by_time = rows * limits.chunk_s / max(seconds, 1e-6)
         by_size = rows * limits.bytes_most / max(size, 1)
-        wanted = min(by_time, by_size, limits.rows_most, max(rows, self.rows) * _MOST_GROWTH)
+        wanted = min(by_time, by_size, limits.chunk_rows, max(rows, self.rows) * _MOST_GROWTH)
         self.rows = max(1, int(wanted))
 
     def too_long(self) -> bool:
@@ -61,7 +36,23 @@ class Pace:
         smaller, self.rows = self.rows > 1, max(1, self.rows // 2)
         return smaller
 
-    def pause_s(self, rows: int, seconds: float) -> float:
-        """Return the seconds to wait after a chunk. seconds: since the chunk began."""
-        rate = self._limits.rows_per_s
-        return max(0.0, rows / rate - seconds) if rate else 0.0
+
+class Rate:
+    """The rows a second of a snapshot, of all its connections together. One thread at a time uses it.
+
+    rows_per_s: at most; 0: as fast as it goes.
+    """
+
+    def __init__(self, rows_per_s: int) -> None:
+        self._rows_per_s = rows_per_s
+        self._free_at = 0.0
+
+    def pause_s(self, rows: int, began: float, now: float) -> float:
+        """Return the seconds to wait after a chunk of these rows.
+
+        began, now: when the chunk began, and the present, monotonic, s.
+        """
+        if not self._rows_per_s:
+            return 0.0
+        self._free_at = max(self._free_at, began) + rows / self._rows_per_s
+        return max(0.0, self._free_at - now)

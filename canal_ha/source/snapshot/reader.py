@@ -1,7 +1,8 @@
-"""The thread of one client's snapshot: reads chunk after chunk and puts them into the stream.
+"""The threads of one client's snapshot: each reads chunk after chunk over its connection and puts them into the stream.
 
-`SnapshotReader` starts one thread and runs on it, except `start` and `stop`; `Junction` calls its functions on the
-feed's thread, too.
+`SnapshotReader` starts the threads and runs on them, except `start`, `stop` and `join`; `Junction` calls its functions
+on the feed's thread, too. A thread connects when there is a part for it to read. When one has nothing to read, another
+splits its part.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
@@ -21,14 +22,16 @@ from canal_ha.model.condition import names_in
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.stop_signal import StopSignal
-from canal_ha.source.snapshot.junction import Junction, Watched
+from canal_ha.source.snapshot.junction import Junction, Opened, Watched
+from canal_ha.source.snapshot.key import TableKey
 from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.pace import Pace, Rate
+from canal_ha.source.snapshot.progress import Part, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
@@ -59,10 +62,7 @@ class _ReaderStopped(Exception):
 
 
 class SnapshotReader:
-    """See the module.
-
-    state: how far the snapshot has come, with everything that was put into the stream.
-    """
+    """See the module."""
 
     def __init__(
         self,
@@ -88,118 +88,149 @@ class SnapshotReader:
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
         ended: called with the state when an error ends the snapshot.
-        name: of the thread.
+        name: of the threads.
         random: see Backoff.
         """
-        self.state = state
+        self._progress = SnapshotProgress(state)
         self._route = route
         self._junction = junction
         self._make_decoder = make_decoder
         self._protection = protection
         self._limits = limits
+        self._rate = Rate(limits.rows_per_s)
+        self._pacing = threading.Lock()  # of the rate
         self._failing = failing
         self._ended = ended
-        self._backoff = Backoff(random or Random().random)
+        self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
-        self._thread = threading.Thread(target=self._run, name=name or f"snapshot-{state.id}", daemon=True)
+        self._watched: dict[tuple[str, TableKey], Watched] = {}  # by table and key
+        names = [f"{name or f'snapshot-{state.id}'}-{number}" for number in range(1, limits.connections + 1)]
+        self._threads = [threading.Thread(target=self._run, name=each, daemon=True) for each in names]
 
     # ---- any thread
 
     def start(self) -> None:
-        """Start the thread and return at once."""
-        self._thread.start()
+        """Start the threads and return at once."""
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end, wake it if it waits, and return at once. A full ring has to be closed, too."""
+        """Ask the threads to end, wake those that wait, and return at once. A full ring has to be closed, too."""
         self._stopping.set()
+        self._progress.stop()
         self._junction.stop()
         self._stop_signal.end()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end; return False if the time-out expires first."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        """Wait for the threads to end; return False if the time-out expires first."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
-    # ---- the thread
+    # ---- a thread of a connection
 
     def _run(self) -> None:
-        while self.state.active and not self._stopping.is_set():
-            chunks = self.state.chunks
-            try:
-                self._read()
-                continue
-            except (_ReaderStopped, RingClosed):
-                return
-            except CanalError as error:
-                failure = error
-            except Exception as error:
-                failure = SnapshotRefused(f"the snapshot {self.state.id} failed: {error!r}")
-                failure.__cause__ = error
-            if self._stopping.is_set():
-                return
-            if not failure.retryable:
-                self.state = self.state.ended(SnapshotPhase.FAILED, int(time.time() * 1000), str(failure))
-                self._ended(self.state)
-                return
-            if self.state.chunks != chunks:
-                self._backoff.reset()
-            delay_s = self._backoff.delay_s()
-            self._failing(failure, delay_s)
-            self._stopping.wait(delay_s)
+        source: SnapshotSource | None = None
+        backoff = Backoff(self._random)
+        try:
+            while part := self._progress.take():
+                chunks = part.chunks
+                try:
+                    source = source or self._connected()
+                    self._read(source, part)
+                    backoff.reset()
+                    continue
+                except (_ReaderStopped, RingClosed):
+                    return
+                except CanalError as error:
+                    failure = error
+                except Exception as error:
+                    failure = SnapshotRefused(f"the snapshot {self._progress.state.id} failed: {error!r}")
+                    failure.__cause__ = error
+                finally:
+                    self._progress.give_back(part)
+                if self._stopping.is_set():
+                    return
+                if not failure.retryable:
+                    if ended := self._progress.fail(failure):
+                        self._ended(ended)
+                    return
+                if source:
+                    source.close()
+                    source = None
+                if part.chunks != chunks:
+                    backoff.reset()
+                delay_s = backoff.delay_s()
+                self._failing(failure, delay_s)
+                self._stopping.wait(delay_s)
+        finally:
+            if source:
+                source.close()
 
-    def _read(self) -> None:
-        """Read over one connection until all tables are read."""
+    def _connected(self) -> SnapshotSource:
+        """Return a connection to the server that is read now."""
         route = self._route()
         source = SnapshotSource(
             route.config, route.fetch, opening=self._stop_signal.opened, select_s=self._limits.select_s
         )
-        try:
-            if not self.state.total:
-                counts = (source.estimate(*_names(table)) for table in self.state.tables)
-                read = 0 if self.state.key else self.state.rows  # of tables before these, if some were added
-                self.state = replace(self.state, total=read + sum(counts))
-            while self.state.active:
-                if self.state.table < len(self.state.tables):
-                    self._read_table(source)
-                else:
-                    self._finish(source)
-        finally:
-            source.close()
+        tables = self._progress.state.tables
+        self._progress.count(lambda: sum(source.estimate(*_names(table)) for table in tables))
+        return source
 
-    def _read_table(self, source: SnapshotSource) -> None:
-        """Read the rest of a table."""
+    def _read(self, source: SnapshotSource, part: Part) -> None:
+        """Read a part to its end."""
+        tables = self._progress.state.tables
+        if part.range.table == len(tables):
+            self._finish(source)
+            return
+        name = tables[part.range.table]
         limits = self._limits
         if source.way is Visibility.LOCKING_READ:
             limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
-        place = self.state.table
-        target = self._target(source)
-        if target.key is None:
-            whole = TableWithoutKey(source, target, self._junction, self._make_decoder, self._limits, self._pause)
-            for state in whole.read(self.state):
-                self.state = state
-            return
-        self.state = self.state.without_attempt()
+        target = self._target(source, name)
         pace = Pace(limits, target.size_bytes // target.count if target.count else 0)
-        while self.state.active and self.state.table == place:
+        whole = False  # the part is too small to be split
+        while self._progress.holds(part):
+            if target.key is None:
+                self._read_alone(source, target, part)
+                return
+            self._progress.read_beside_others(part)
+            if not all(target.key.continues(key) for key in (part.range.after, part.range.until) if key):
+                self._progress.begin_again(part)
+                return
             try:
-                self._read_chunk(source, target, pace)
+                if not whole and self._progress.wanted:
+                    middle = source.middle(target, part.range, pace.rows)
+                    whole = middle is None or not self._progress.split(part, middle)
+                self._read_chunk(source, target, target.key, part, pace)
             except TableChanged:
-                target = self._target(source)
-                if target.key is None:
-                    return
+                target = self._target(source, name)
             except _Unclear:
                 pace.too_long()  # rows that nobody changes meanwhile come in a smaller chunk
             except SelectTooLong as error:
                 if not pace.too_long():
                     raise SnapshotRefused(
-                        f"{self.state.tables[place]}: the SELECT of one row takes longer than {limits.select_s:g} s"
+                        f"{name}: the SELECT of one row takes longer than {limits.select_s:g} s"
+                        " (canal.instance.snapshot.executionTime)"
                     ) from error
 
-    def _target(self, source: SnapshotSource) -> SnapshotTarget:
-        """Return the table that is being read, as it is now. Raises SnapshotRefused."""
-        schema, name = _names(self.state.tables[self.state.table])
-        target = source.target(schema, name, without_key=self.state.without_key)
+    def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: Part) -> None:
+        """Read a table without a key, if no other one is being read."""
+        if not self._progress.read_alone(part):
+            return
+        table = TableWithoutKey(
+            source, target, self._junction, self._make_decoder, self._limits, self._pause, self._rest
+        )
+        for state in table.read(self._progress.state, part.range):
+            if not self._progress.put_piece(part, state):
+                return
+
+    def _target(self, source: SnapshotSource, table: str) -> SnapshotTarget:
+        """Return a table as it is now. Raises SnapshotRefused."""
+        schema, name = _names(table)
+        target = source.target(schema, name, without_key=self._progress.state.without_key)
         for column in target.key.names if target.key else ():
             if self._protection(schema, name, column) >= Protection.MASK:
                 raise SnapshotRefused(
@@ -212,7 +243,7 @@ class SnapshotReader:
     def _check_condition(self, target: SnapshotTarget) -> None:
         """Raise SnapshotRefused if the rows that come would tell values of a protected column."""
         schema = target.table.schema
-        condition = self.state.where.get(self.state.tables[self.state.table], "")
+        condition = self._progress.state.where.get(target.name, "")
         columns = [each.name for each in schema.columns] if condition else []
         protected = [
             column for column in columns if self._protection(schema.schema, schema.name, column) > Protection.NONE
@@ -224,26 +255,36 @@ class SnapshotReader:
                 " fields, or canal.instance.privacy): cancel the snapshot, and start it with another condition"
             )
 
-    def _read_chunk(self, source: SnapshotSource, target: SnapshotTarget, pace: Pace) -> None:
+    def _watching(self, table: str, key: TableKey) -> Watched:
+        """Return what the windows on a table look for; the same for all of them."""
+        schema, name = _names(table)
+        keys = TableKeys(schema, name, key.names)
+        made = Watched(
+            partial(_changed, keys), partial(concerns, schema=schema, table=name), partial(_shared, key.timestamps)
+        )
+        return self._watched.setdefault((table, key), made)
+
+    def _read_chunk(
+        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: Part, pace: Pace
+    ) -> None:
         """Read one chunk and put it into the stream.
 
+        key: of the target.
         Raises TableChanged, SelectTooLong, _Unclear, and ends of the reader.
         """
-        began = time.monotonic()
-        state = self.state
-        assert target.key is not None
-        if state.key and not target.key.continues(state.key):
-            state = replace(state, key=())  # the table got another key: begin it again
-        schema, name = _names(state.tables[state.table])
-        keys = TableKeys(schema, name, target.key.names)
-        watched = Watched(
-            partial(_changed, keys),
-            partial(concerns, schema=schema, table=name),
-            partial(_shared, target.key.timestamps),
-        )
-        opened = self._junction.open(watched)
+        opened = self._junction.open(self._watching(target.name, key))
         if opened is None:
             raise _ReaderStopped
+        try:
+            self._read_window(source, target, key, part, pace, opened)
+        finally:
+            self._junction.close(opened.window)
+
+    def _read_window(
+        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: Part, pace: Pace, opened: Opened
+    ) -> None:
+        """Read one chunk in a window. See _read_chunk."""
+        began = time.monotonic()
         window, reached = opened.window, opened.brought
         if reached.server not in ("", source.server.identity):
             raise SourceUnavailable(
@@ -251,18 +292,23 @@ class SnapshotReader:
                 f" {reached.server}"
             )
         source.check(opened.before, self._pause)
-        where = state.where.get(state.tables[state.table], "")
         limit = pace.rows
-        read = source.read(target, state.key, where, limit, self._limits.bytes_most, reached, self._pause)
+        where = self._progress.state.where.get(target.name, "")
+        read = source.read(target, part.range, where, limit, self._limits.bytes_most, reached, self._pause)
         rows = read.rows
         pace.took(rows.count, len(rows.packets), read.seconds)
-        after = _after(state, target, rows, finished=rows.complete and rows.count < limit)
-        chunk = _Chunk(bytes(rows.packets), target, keys, after, source.name, self._make_decoder)
+        after = None if rows.complete and rows.count < limit else key.texts(values_of(rows))
+        chunk = _Chunk(rows, target, key, self._progress.state.id, source.name, self._make_decoder)
         if window.recorded:
             window.read(chunk.keys(chunk.segment(opened.at, ())))
-        if self._junction.put(read.end, partial(chunk.made, window)):
-            self.state = after
-            self._pause(pace.pause_s(rows.count, time.monotonic() - began))
+
+        def made(at: LogPosition) -> Segment | None:
+            segment = chunk.made(window, at)
+            state = self._progress.put(part, rows.count, after)
+            return _ending(segment, at, state) if state else None
+
+        if self._junction.put(window, read.end, made):
+            self._rest(rows.count, began)
         elif self._stopping.is_set():
             raise _ReaderStopped
         elif window.refused:
@@ -271,18 +317,29 @@ class SnapshotReader:
             raise TableChanged
         elif window.unclear:
             raise _Unclear
-        else:
+        elif window.overflowed:
             while not self._junction.caught_up(read.end):
                 self._pause(_BEHIND_S)
 
     def _finish(self, source: SnapshotSource) -> None:
         """Tell the end of a snapshot that was paused behind its last chunk."""
         opened = self._junction.open(Watched(lambda segment: (), lambda entry: False))
-        after = self.state.ended(SnapshotPhase.DONE, int(time.time() * 1000))
-        if opened and self._junction.put(
-            Reached.behind(opened.at), lambda at: _ending(marker(replace(at, sub_index=BEFORE), source.name), at, after)
-        ):
-            self.state = after
+        if opened is None:
+            raise _ReaderStopped
+        try:
+            self._junction.put(
+                opened.window,
+                Reached.behind(opened.at),
+                lambda at: _ending(marker(replace(at, sub_index=BEFORE), source.name), at, self._progress.end()),
+            )
+        finally:
+            self._junction.close(opened.window)
+
+    def _rest(self, rows: int, began: float) -> None:
+        """Wait behind a chunk as long as the limit of rows a second wants it. began: when it began, monotonic, s."""
+        with self._pacing:
+            pause_s = self._rate.pause_s(rows, began, time.monotonic())
+        self._pause(pause_s)
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds) if seconds else self._stopping.is_set():
@@ -290,23 +347,23 @@ class SnapshotReader:
 
 
 class _Chunk:
-    """The rows of one chunk, and the progress once they are acknowledged."""
+    """The rows of one chunk."""
 
     def __init__(
         self,
-        packets: bytes,
+        rows: RawRows,
         target: SnapshotTarget,
-        keys: TableKeys,
-        after: SnapshotState,
+        key: TableKey,
+        snapshot: str,
         source: Source,
         make_decoder: MakeDecoder,
     ) -> None:
-        self._packets = packets
-        self._keys = keys
-        self._after = after
+        schema = target.table.schema
+        self._packets = bytes(rows.packets)
+        self._keys = TableKeys(schema.schema, schema.name, key.names)
         self._source = source
         history = History(lambda schema, table: target.definition).view(None)
-        self._transactions = SnapshotTransactions(target.table, after.id, lambda at: make_decoder(source, at, history))
+        self._transactions = SnapshotTransactions(target.table, snapshot, lambda at: make_decoder(source, at, history))
 
     def segment(self, at: LogPosition, skip: Sequence[int]) -> Segment | None:
         """Return the entries without some rows, before the entries of an event at this boundary."""
@@ -327,23 +384,12 @@ class _Chunk:
         skip = window.left_out
         if segment is None or skip:
             segment = self.segment(at, skip)
-        if segment is None:
-            segment = marker(replace(at, sub_index=BEFORE), self._source)
-        return _ending(segment, at, self._after)
+        return segment or marker(replace(at, sub_index=BEFORE), self._source)
 
 
 def _ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:
     """Return a chunk's segment with the cursor once it is acknowledged: the boundary where it stands."""
     return replace(segment, chunk_end=replace(at, trail="", mark="", snapshot=after.text))
-
-
-def _after(state: SnapshotState, target: SnapshotTarget, rows: RawRows, *, finished: bool) -> SnapshotState:
-    """Return the state once these rows of a table are acknowledged. finished: they are its last ones."""
-    state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows.count)
-    if not finished:
-        assert target.key is not None
-        return replace(state, key=target.key.texts(values_of(rows)))
-    return state.behind_table(int(time.time() * 1000))
 
 
 def _changed(keys: TableKeys, segment: Segment) -> Iterator[Key]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -17,11 +17,13 @@ from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
+from canal_ha.model.snapshot import SnapshotRange
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.snapshot.key import TableKey, key_of
+from canal_ha.source.snapshot.middle import Middle
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
@@ -233,28 +235,27 @@ class SnapshotSource:
     def read(
         self,
         target: SnapshotTarget,
-        behind: Sequence[str],
+        part: SnapshotRange,
         where: str,
         limit: int,
         most_bytes: int,
         reached: Reached,
         pause: Pause,
     ) -> Read:
-        """Return the next rows of a table in the order of its key, as they are at or behind `reached`.
+        """Return the next rows of a part of a table in the order of its key, as they are at or behind `reached`.
 
         target: the table.
-        behind: the key of the last row before them; () for the first rows.
+        part: what is left of it.
         where: a condition in SQL; "" for all rows.
         limit, most_bytes: of the rows; the last row may exceed the bytes.
         reached: what the stream had brought before this call.
         pause: see wait_visible.
         Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
-        schema, name = target.table.schema.schema, target.table.schema.name
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
-        with self.translating(schema, name, where):
-            rows = read_rows(self._session, self._select(target, behind, where, limit, locks=locks), most_bytes)
+        with self._reading(target, where):
+            rows = read_rows(self._session, self._select(target, part, where, limit, locks=locks), most_bytes)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()
@@ -263,7 +264,7 @@ class SnapshotSource:
         end = self.end()
         if self.way is Visibility.CONSISTENT_SNAPSHOT:
             self._session.query("ROLLBACK")
-        if self.definition(schema, name) != target.definition:
+        if self._differs(target):
             raise TableChanged
         return Read(rows, end, seconds)
 
@@ -292,13 +293,25 @@ class SnapshotSource:
         status = (session or self._session).query(self.server.status_statement)[0]
         return Reached(str(status["File"]), int(status["Position"]), self.server.identity)
 
-    def _select(self, target: SnapshotTarget, behind: Sequence[str], where: str, limit: int, *, locks: bool) -> str:
+    def middle(self, target: SnapshotTarget, part: SnapshotRange, least: int) -> tuple[str, ...] | None:
+        """Return the key of a row that halves what is left of a part: see Middle. None if that has few rows.
+
+        least: rows of a half.
+        Raises TableChanged, SnapshotRefused, SourceUnavailable.
+        """
+        assert target.key is not None
+        try:
+            with self._reading(target):
+                return Middle(self._session, target.table, target.key).of(part, least)
+        except SelectTooLong:
+            return None
+
+    def _select(self, target: SnapshotTarget, part: SnapshotRange, where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
         schema, key = target.table.schema, target.key
         assert key is not None
         conditions = [f"({where}\n)"] if where else []  # the condition may end in a comment
-        if behind:
-            conditions.append(f"({key.condition(behind)})")
+        conditions += key.between(part.after, part.until)
         sql = f"SELECT {target.table.select_list} FROM {quoted(schema.schema)}.{quoted(schema.name)}"
         if key.index and not where:
             sql += f" FORCE INDEX ({quoted(key.index)})"
@@ -309,6 +322,22 @@ class SnapshotSource:
             newer = not self.server.mariadb and self.server.number >= (8, 0, 1)
             sql += " FOR SHARE" if newer else " LOCK IN SHARE MODE"
         return sql
+
+    def _differs(self, target: SnapshotTarget) -> bool:
+        """Return whether a table is not what the target says any more. Raises SnapshotRefused if it is gone."""
+        schema = target.table.schema
+        return self.definition(schema.schema, schema.name) != target.definition
+
+    @contextmanager
+    def _reading(self, target: SnapshotTarget, condition: str = "") -> Iterator[None]:
+        """Translate the errors of a SELECT that was made for a target, to TableChanged if the table differs from it."""
+        try:
+            with self.translating(target.table.schema.schema, target.table.schema.name, condition):
+                yield
+        except SnapshotRefused as error:
+            if self._differs(target):
+                raise TableChanged from error
+            raise
 
     @contextmanager
     def translating(self, schema: str, name: str, condition: str = "") -> Iterator[None]:

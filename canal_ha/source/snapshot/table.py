@@ -26,13 +26,13 @@ class SnapshotTable:
 
     schema: the table's columns.
     key: names of the columns that identify a row, in the order of the key.
-    select_list: one expression for each column of row events, with commas between them. Their texts in a session with
-        SESSION are what `images` takes.
+    expressions: what a SELECT asks for, for each column of row events. Their texts in a session with SESSION are what
+        `images` takes.
     table_map: the event that announces the table.
     images: turns rows of that SELECT into events.
     """
 
-    __slots__ = ("images", "key", "schema", "select_list", "table_map")
+    __slots__ = ("expressions", "images", "key", "schema", "table_map")
 
     def __init__(self, schema: TableSchema, server: Flavor, key: Sequence[str] | None = ()) -> None:
         """Prepare for a table.
@@ -46,7 +46,7 @@ class SnapshotTable:
         self.schema = schema
         self.key = () if key is None else _key(schema, key)
         columns = [_EventColumn(schema, column, server.mariadb) for column in schema.columns]
-        self.select_list = ", ".join(column.expression for column in columns)
+        self.expressions = tuple(column.expression for column in columns)
         counted = with_collation(server.mariadb)
         self.table_map = TableMap(
             table_id=TABLE_ID,
@@ -68,6 +68,11 @@ class SnapshotTable:
             stripped=bytes(column.stripped for column in columns),
             documents=document,
         )
+
+    @property
+    def select_list(self) -> str:
+        """The expressions with commas between them."""
+        return ", ".join(self.expressions)
 
 
 class _EventColumn:

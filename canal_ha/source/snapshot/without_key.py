@@ -20,19 +20,18 @@ from functools import partial
 
 import pymysql
 
-from canal_ha.config.model import WhenXa
+from canal_ha.config.model import SnapshotLimits, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.history.history import History, TableHistory
 from canal_ha.errors import SnapshotRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.snapshot import SnapshotRange, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.hold import Hold, touching
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
 from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import NO_RIGHT, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
@@ -57,6 +56,8 @@ class TableWithoutKey:
     make_decoder: see SnapshotReader.
     limits: of a piece.
     pause: see wait_visible. It raises once the reader is stopped, also for 0 seconds.
+    rest: waits behind a piece as long as the limit of rows a second wants it, by its rows and the monotonic time of its
+        beginning. It raises as `pause`.
     """
 
     source: SnapshotSource
@@ -65,12 +66,14 @@ class TableWithoutKey:
     make_decoder: MakeDecoder
     limits: SnapshotLimits
     pause: Pause
+    rest: Callable[[int, float], None]
 
-    def read(self, state: SnapshotState) -> Iterator[SnapshotState]:
+    def read(self, state: SnapshotState, whole: SnapshotRange) -> Iterator[SnapshotState]:
         """Put all rows into the stream; yield the state behind each piece.
 
-        state: before the first one; the table is the one that it is about to read. If the table turns out to have
-            another definition than the target, nothing is put in.
+        state: before the first one. If the table turns out to have another definition than the target, nothing is put
+            in.
+        whole: the range of the table in it.
         Raises SnapshotRefused; SourceUnavailable if the read broke or could not begin, and has to begin again.
         """
         source, name = self.source, self.target.table.schema
@@ -95,7 +98,7 @@ class TableWithoutKey:
                     if sees is None:
                         return
                     if self.junction.limit(*sees):
-                        yield from self._pieces(state, read)
+                        yield from self._pieces(state, whole, read)
                         return
                 except TableChanged:
                     continue
@@ -108,11 +111,10 @@ class TableWithoutKey:
             " pause its writers for a moment"
         )
 
-    def _pieces(self, state: SnapshotState, read: _Read) -> Iterator[SnapshotState]:
+    def _pieces(self, state: SnapshotState, whole: SnapshotRange, read: _Read) -> Iterator[SnapshotState]:
         """Put the rows of an open read into the stream; yield the state behind each piece."""
-        pace = Pace(self.limits)
-        state = state.new_attempt(int(time.time() * 1000))
-        read.start(state.where.get(state.tables[state.table], ""))
+        state = state.new_attempt(whole, int(time.time() * 1000))
+        read.start(state.where.get(self.target.name, ""))
         complete, piece = False, 0
         while not complete:
             began = time.monotonic()
@@ -120,14 +122,14 @@ class TableWithoutKey:
             complete, piece = rows.complete, piece + 1
             state = state.with_piece(rows.count)
             if complete:
-                state = state.behind_table(int(time.time() * 1000))
+                state = state.behind(whole, int(time.time() * 1000))
             if not self.junction.enter(partial(self._made, bytes(rows.packets), state.piece_id(piece), state.text)):
                 self.pause(0.0)
                 raise SourceUnavailable(
                     f"{self.target.name}: the stream went on with another server: its read begins again"
                 )
             yield state
-            self.pause(pace.pause_s(rows.count, time.monotonic() - began))
+            self.rest(rows.count, began)
 
     def _made(self, packets: bytes, piece_id: str, after: str, at: LogPosition) -> Segment:
         """Return the segment of a piece. after: the state once it is acknowledged. at: where the stream is."""
@@ -196,7 +198,7 @@ class _Read:
         """Return the next rows."""
         assert self._rows is not None
         with self._reading():
-            return self._rows.take(limits.bytes_most, limits.rows_most)
+            return self._rows.take(limits.bytes_most, limits.chunk_rows)
 
     def close(self) -> None:
         """Close both sessions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canal_ha.config.model import SnapshotLimits
 from canal_ha.decode.kernel.images import END, ERROR, MORE, RowPackets
 from canal_ha.errors import RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition
@@ -20,7 +22,7 @@ from canal_ha.source.snapshot.junction import Junction, Watched
 from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
-from canal_ha.source.snapshot.pace import Pace, SnapshotLimits
+from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.watermark import Reached
@@ -167,8 +169,16 @@ def test_the_pace_finds_the_target() -> None:
     assert pace.rows == (4 << 20) // 2048
     assert Pace(SnapshotLimits(), row_bytes=1 << 20).rows == 4
     assert not Pace(SnapshotLimits(rows_most=1)).too_long()
-    assert Pace(SnapshotLimits(rows_per_s=100)).pause_s(50, 0.1) == pytest.approx(0.4)
-    assert Pace(SnapshotLimits()).pause_s(50, 0.1) == 0
+    assert Pace(SnapshotLimits(rows_per_s=50)).rows == 50
+
+
+def test_connections_share_a_rate() -> None:
+    """Chunks of two connections that begin together wait one after the other; time without chunks is not saved up."""
+    rate = Rate(100)
+    assert rate.pause_s(50, 10.0, 10.1) == pytest.approx(0.4)
+    assert rate.pause_s(50, 10.0, 10.1) == pytest.approx(0.9)
+    assert rate.pause_s(50, 20.0, 20.1) == pytest.approx(0.4)
+    assert Rate(0).pause_s(50, 10.0, 10.1) == 0
 
 
 # ---- the window
@@ -348,10 +358,11 @@ def test_a_window_opens_and_closes_between_transactions() -> None:
     stage.feed(120, decoded=False)
     stage.feed(140, cut=True)  # the window opens before it
     thread.join(5)
-    (window,) = opened
-    assert (window.brought.journal, window.brought.offset) == (JOURNAL, 121)
+    (begun,) = opened
+    assert (begun.brought.journal, begun.brought.offset) == (JOURNAL, 121)
     used: list[bool] = []
-    thread = threading.Thread(target=lambda: used.append(stage.junction.put(Reached(JOURNAL, 150, "s"), made)))
+    end = Reached(JOURNAL, 150, "s")
+    thread = threading.Thread(target=lambda: used.append(stage.junction.put(begun.window, end, made)))
     thread.start()
     stage.feed(145, cut=True)
     stage.decoded = LogPosition(JOURNAL, 135, server="s")
@@ -376,12 +387,62 @@ def test_keys_and_statements_count_while_a_window_is_open() -> None:
     assert (before, opened.window.recorded) == (False, True)
     opened.window.read([("1",)])
     assert opened.window.left_out == [0]
-    assert stage.junction.put(Reached(JOURNAL, 140, "s"), made)
+    assert stage.junction.put(opened.window, Reached(JOURNAL, 140, "s"), made)
+    stage.junction.close(opened.window)
     later = stage.junction.open(stage.watched(altered=True))
     assert later is not None
     stage.feed(150, kind=EntryKind.DDL)
     assert later.window.altered
-    assert not stage.junction.put(Reached(JOURNAL, 150, "s"), made)
+    assert not stage.junction.put(later.window, Reached(JOURNAL, 150, "s"), made)
+
+
+def test_windows_of_several_chunks_are_open_at_once() -> None:
+    """Each keeps what came since it opened; the stream passes one chunk at a time, and looks once for one table."""
+    stage = Stage()
+    looks: list[Segment] = []
+
+    def keys(segment: Segment) -> Iterable[tuple[str, ...]]:
+        looks.append(segment)
+        return stage.keys
+
+    watched = Watched(keys, lambda raw: False)
+    first = stage.junction.open(watched)
+    stage.keys = [("1",)]
+    stage.feed(110)
+    second = stage.junction.open(watched)
+    assert first is not None
+    assert second is not None
+    stage.keys = [("2",)]
+    stage.feed(130)
+    assert len(looks) == 2
+    for each in (first, second):
+        each.window.read([("1",), ("2",)])
+    assert (first.window.left_out, second.window.left_out) == ([0, 1], [1])
+    assert stage.junction.put(second.window, Reached(JOURNAL, 140, "s"), made)
+    stage.junction.close(second.window)
+    used: list[bool] = []
+    end = Reached(JOURNAL, 160, "s")
+    threads = [
+        threading.Thread(target=lambda: used.append(stage.junction.put(first.window, end, made))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    assert not used
+    stage.feed(150)  # the stream passes the end behind this segment
+    for thread in threads:
+        thread.join(5)
+    assert used == [True, True]
+
+
+def test_a_chunk_that_nobody_may_put_any_more_stays_out() -> None:
+    """`make` says so at the last moment."""
+    stage = Stage()
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    assert not stage.junction.put(opened.window, Reached(JOURNAL, 100, "s"), lambda at: None)
+    assert opened.window.valid
+    assert not stage.taken
 
 
 def test_another_server_makes_the_window_useless() -> None:
@@ -390,7 +451,7 @@ def test_another_server_makes_the_window_useless() -> None:
     opened = stage.junction.open(stage.watched())
     assert opened is not None
     stage.junction.moved(None, None)
-    assert not stage.junction.put(Reached(JOURNAL, 100, "s"), made)
+    assert not stage.junction.put(opened.window, Reached(JOURNAL, 100, "s"), made)
 
 
 def test_the_next_window_knows_what_another_server_has_brought() -> None:
@@ -450,10 +511,12 @@ def test_no_chunk_enters_between_two_servers() -> None:
     there = replace(HERE, server_id=1)
     stage.decoded = LogPosition(JOURNAL, 100, server="1")
     stage.junction.accept(replace(segment([Item(90, EntryKind.ROWS), Item(95, EntryKind.END)]), source=there))
-    assert stage.junction.open(stage.watched()) is not None
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    window = opened.window
     stage.decoded = LogPosition("mysql-bin.000009", 4, server="2")
     used: list[bool] = []
-    thread = threading.Thread(target=lambda: used.append(stage.junction.put(Reached(JOURNAL, 150, "1"), made)))
+    thread = threading.Thread(target=lambda: used.append(stage.junction.put(window, Reached(JOURNAL, 150, "1"), made)))
     thread.start()
     thread.join(0.1)
     assert not used
@@ -470,6 +533,6 @@ def test_a_closed_ring_ends_the_snapshot() -> None:
     assert opened is not None
     stage.closed = True
     with pytest.raises(RingClosed):
-        stage.junction.put(Reached(JOURNAL, 100, "s"), made)
+        stage.junction.put(opened.window, Reached(JOURNAL, 100, "s"), made)
     with pytest.raises(RingClosed):
         stage.feed(110)

@@ -1,0 +1,226 @@
+"""SnapshotProgress: how far a snapshot has come, and who reads which part. The threads of its connections share it.
+
+A part is what is left of a table, or of a range of its keys. Each part has one reader at a time. Chunks enter the
+stream one after the other, and each one advances the state, so the cursor of every chunk is true for all parts.
+
+A table without a key is read alone: when the other tables that are begun are read, and before another one begins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from canal_ha.errors import CanalError
+from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
+
+
+class Part:
+    """A part that is read, or waits for a reader. Only SnapshotProgress changes it.
+
+    range: what is left of it.
+    alone: it is a table without a key, as far as known.
+    chunks: how many of it have entered the stream.
+    """
+
+    __slots__ = ("alone", "chunks", "range")
+
+    def __init__(self, range: SnapshotRange) -> None:
+        self.range = range
+        self.alone = False
+        self.chunks = 0
+
+
+class SnapshotProgress:
+    """See the module. state: with everything that was put into the stream."""
+
+    def __init__(self, state: SnapshotState) -> None:
+        self.state = state
+        self._changed = threading.Condition()
+        self._counting = threading.Lock()
+        self._free = [Part(each) for each in state.ranges]
+        self._held: list[Part] = []
+        self._waiting = 0  # threads without a part
+        self._stopped = False
+
+    def take(self) -> Part | None:
+        """Return a part that nobody reads; wait for one. Return None once nothing is left, or after `stop`.
+
+        The part behind the last table stands for the end of a snapshot that was paused there.
+        """
+        with self._changed:
+            while self.state.active and not self._stopped:
+                if part := self._next():
+                    self._held.append(part)
+                    return part
+                self._waiting += 1
+                self._changed.wait()
+                self._waiting -= 1
+        return None
+
+    def read_alone(self, part: Part) -> bool:
+        """Note that a part is a table without a key; return whether it can be read now, or has to be given back.
+
+        Other parts of the table, if it had a key before, count no more: the table begins again.
+        """
+        with self._changed:
+            if part not in self._held:
+                return False
+            whole = SnapshotRange(part.range.table)
+            if [each for each in self.state.ranges if each.table == whole.table] != [whole]:
+                part = self._begin_again(whole.table)
+            part.alone = True
+            return self._held == [part] and all(each.alone for each in self._free)
+
+    def read_beside_others(self, part: Part) -> None:
+        """Note that a part is of a table with a key."""
+        with self._changed:
+            if part.alone:
+                part.alone = False
+                self._changed.notify_all()
+
+    def give_back(self, part: Part) -> None:
+        """Let others read the rest of a part; nothing happens if it has none."""
+        with self._changed:
+            if part in self._held:
+                self._held.remove(part)
+                self._free.insert(0, part)
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End every wait."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a thread waits for a part, and there is none that it can read beside others."""
+        with self._changed:
+            return self._waiting > sum(not each.alone for each in self._free)
+
+    def holds(self, part: Part) -> bool:
+        """Return whether a part that was taken is to be read on."""
+        with self._changed:
+            return self.state.active and part in self._held
+
+    def split(self, part: Part, middle: tuple[str, ...]) -> bool:
+        """Leave what is behind a key to others; return False if the text of the state has no room for more keys."""
+        with self._changed:
+            if part not in self._held:
+                return True
+            old = part.range
+            first, second = replace(old, until=middle), replace(old, after=middle)
+            state = self.state.put(old, (first, second))
+            if not _has_room(state):
+                return False
+            self.state, part.range = state, first
+            self._free.append(Part(second))
+            self._changed.notify_all()
+            return True
+
+    def begin_again(self, part: Part) -> None:
+        """Let the whole table of a part be read again: it has another key now."""
+        with self._changed:
+            if part in self._held:
+                self._begin_again(part.range.table)
+
+    def put(self, part: Part, rows: int, after: tuple[str, ...] | None) -> SnapshotState | None:
+        """Return the state once the next rows of a part are acknowledged; None if nobody is to read the part.
+
+        after: the key of the last row; None at the end of the part.
+        Raises ValueError for a state that cannot be stored.
+        """
+        with self._changed:
+            if part not in self._held or not self.state.active:
+                return None
+            state = self.state.without_attempt()
+            state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows)
+            rest = part.range if after is None else replace(part.range, after=after)
+            state = state.behind(rest, _now_ms()) if after is None else state.put(part.range, (rest,))
+            state.text  # noqa: B018  # it raises
+            part.range = rest
+            self._entered(part, state, last=after is None)
+            return state
+
+    def put_piece(self, part: Part, state: SnapshotState) -> bool:
+        """Take the state behind a piece of a part that is read alone; return False if nobody is to read the part."""
+        with self._changed:
+            if part not in self._held:
+                return False
+            self._entered(part, state, last=part.range not in state.ranges)
+            return True
+
+    def end(self) -> SnapshotState:
+        """Return the state at the end."""
+        return self._ended(SnapshotPhase.DONE)
+
+    def fail(self, error: CanalError) -> SnapshotState | None:
+        """Return the state after an error; None if the snapshot had ended before."""
+        with self._changed:
+            return self._ended(SnapshotPhase.FAILED, str(error)) if self.state.active else None
+
+    def count(self, estimate: Callable[[], int]) -> None:
+        """Let the number of rows be estimated, once."""
+        with self._counting:
+            if not self.state.total:
+                total = estimate()
+                with self._changed:
+                    if not any(each.after for each in self.state.ranges):
+                        total += self.state.rows  # of tables before these, if some were added
+                    self.state = replace(self.state, total=total)
+
+    # ---- holding the lock
+
+    def _next(self) -> Part | None:
+        """Return what a reader can take now."""
+        if any(each.alone for each in self._held):
+            return None
+        behind = self.state.begun == len(self.state.tables)
+        if not self._free and not behind and (not self._held or _has_room(self.state)):
+            self.state = self.state.begin_table()
+            return Part(self.state.ranges[-1])
+        beside = [each for each in self._free if not each.alone]
+        if not beside and self._held:
+            return None
+        if not self._free:
+            return Part(SnapshotRange(len(self.state.tables)))
+        part = (beside or self._free)[0]
+        self._free.remove(part)
+        return part
+
+    def _begin_again(self, table: int) -> Part:
+        """Let a table be read from its first row; return the part, which waits for a reader."""
+        self.state = self.state.begin_again(table)
+        part = Part(self.state.ranges[-1])
+        self._held = [each for each in self._held if each.range.table != table]
+        self._free = [each for each in self._free if each.range.table != table]
+        self._free.insert(0, part)
+        self._changed.notify_all()
+        return part
+
+    def _entered(self, part: Part, state: SnapshotState, *, last: bool) -> None:
+        """Take the state behind a chunk of a part. last: it was the part's last one."""
+        self.state = state
+        part.chunks += 1
+        if last:
+            self._held.remove(part)
+            self._changed.notify_all()
+
+    def _ended(self, phase: SnapshotPhase, error: str = "") -> SnapshotState:
+        with self._changed:
+            self.state = self.state.ended(phase, _now_ms(), error)
+            self._held.clear()
+            self._changed.notify_all()
+            return self.state
+
+
+def _has_room(state: SnapshotState) -> bool:
+    """Return whether the text of a state has room for more keys."""
+    return 2 * len(state.text) <= MOST_CHARACTERS
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
