@@ -308,10 +308,11 @@ class Between:
         patch.setattr(READ_ROWS, reading)
 
     def _run(self, server: SqlServer, statements: Sequence[str]) -> None:
-        """Run the statements on a thread: a statement that alters the table may wait for the snapshot's view of it."""
+        """Run the statements on a thread: one that alters the table may wait for the snapshot's view of it."""
         thread = threading.Thread(target=server.execute, args=statements)
         thread.start()
-        thread.join(0.5)
+        only_rows = all(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in statements)
+        thread.join(10 if only_rows else 0.5)
         self.threads.append(thread)
 
 
