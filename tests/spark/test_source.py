@@ -122,6 +122,7 @@ def test_each_row_once_over_restarts_and_silence(
     assert keys(one.run()) == [6]
 
 
+@pytest.mark.nightly("test_restored.py: the same restores, without Spark; the test above: restarts")
 def test_a_restored_checkpoint_is_replayed_from_the_spool(
     mariadb: MariaDB, node: Node, database: str, stream: MakeStream
 ) -> None:
