@@ -15,7 +15,7 @@ from tests.spark.running import write_pipeline
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.nightly("test_source.py: a restored checkpoint; test_delta.py, test_mysql.py: batches that come again"),
+    pytest.mark.nightly("test_restored.py: the same, without Spark; test_delta.py, test_mysql.py: batches again"),
 ]
 
 
