@@ -17,7 +17,7 @@ from canal_ha.errors import CanalError
 from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
 
 
-class Part:
+class SnapshotPart:
     """A part that is read, or waits for a reader. Only SnapshotProgress changes it.
 
     range: what is left of it.
@@ -40,12 +40,12 @@ class SnapshotProgress:
         self.state = state
         self._changed = threading.Condition()
         self._counting = threading.Lock()
-        self._free = [Part(each) for each in state.ranges]
-        self._held: list[Part] = []
+        self._free = [SnapshotPart(each) for each in state.ranges]
+        self._held: list[SnapshotPart] = []
         self._waiting = 0  # threads without a part
         self._stopped = False
 
-    def take(self) -> Part | None:
+    def take(self) -> SnapshotPart | None:
         """Return a part that nobody reads; wait for one. Return None once nothing is left, or after `stop`.
 
         The part behind the last table stands for the end of a snapshot that was paused there.
@@ -60,7 +60,7 @@ class SnapshotProgress:
                 self._waiting -= 1
         return None
 
-    def read_alone(self, part: Part) -> bool:
+    def read_alone(self, part: SnapshotPart) -> bool:
         """Note that a part is a table without a key; return whether it can be read now, or has to be given back.
 
         Other parts of the table, if it had a key before, count no more: the table begins again.
@@ -74,14 +74,14 @@ class SnapshotProgress:
             part.alone = True
             return self._held == [part] and all(each.alone for each in self._free)
 
-    def read_beside_others(self, part: Part) -> None:
+    def read_beside_others(self, part: SnapshotPart) -> None:
         """Note that a part is of a table with a key."""
         with self._changed:
             if part.alone:
                 part.alone = False
                 self._changed.notify_all()
 
-    def give_back(self, part: Part) -> None:
+    def give_back(self, part: SnapshotPart) -> None:
         """Let others read the rest of a part; nothing happens if it has none."""
         with self._changed:
             if part in self._held:
@@ -101,12 +101,12 @@ class SnapshotProgress:
         with self._changed:
             return self._waiting > sum(not each.alone for each in self._free)
 
-    def holds(self, part: Part) -> bool:
+    def holds(self, part: SnapshotPart) -> bool:
         """Return whether a part that was taken is to be read on."""
         with self._changed:
             return self.state.active and part in self._held
 
-    def split(self, part: Part, middle: tuple[str, ...]) -> bool:
+    def split(self, part: SnapshotPart, middle: tuple[str, ...]) -> bool:
         """Leave what is behind a key to others; return False if the text of the state has no room for more keys."""
         with self._changed:
             if part not in self._held:
@@ -117,17 +117,17 @@ class SnapshotProgress:
             if not _has_room(state):
                 return False
             self.state, part.range = state, first
-            self._free.append(Part(second))
+            self._free.append(SnapshotPart(second))
             self._changed.notify_all()
             return True
 
-    def begin_again(self, part: Part) -> None:
+    def begin_again(self, part: SnapshotPart) -> None:
         """Let the whole table of a part be read again: it has another key now."""
         with self._changed:
             if part in self._held:
                 self._begin_again(part.range.table)
 
-    def put(self, part: Part, rows: int, after: tuple[str, ...] | None) -> SnapshotState | None:
+    def put(self, part: SnapshotPart, rows: int, after: tuple[str, ...] | None) -> SnapshotState | None:
         """Return the state once the next rows of a part are acknowledged; None if nobody is to read the part.
 
         after: the key of the last row; None at the end of the part.
@@ -145,7 +145,7 @@ class SnapshotProgress:
             self._entered(part, state, last=after is None)
             return state
 
-    def put_piece(self, part: Part, state: SnapshotState) -> bool:
+    def put_piece(self, part: SnapshotPart, state: SnapshotState) -> bool:
         """Take the state behind a piece of a part that is read alone; return False if nobody is to read the part."""
         with self._changed:
             if part not in self._held:
@@ -174,34 +174,34 @@ class SnapshotProgress:
 
     # ---- holding the lock
 
-    def _next(self) -> Part | None:
+    def _next(self) -> SnapshotPart | None:
         """Return what a reader can take now."""
         if any(each.alone for each in self._held):
             return None
         behind = self.state.begun == len(self.state.tables)
         if not self._free and not behind and (not self._held or _has_room(self.state)):
             self.state = self.state.begin_table()
-            return Part(self.state.ranges[-1])
+            return SnapshotPart(self.state.ranges[-1])
         beside = [each for each in self._free if not each.alone]
         if not beside and self._held:
             return None
         if not self._free:
-            return Part(SnapshotRange(len(self.state.tables)))
+            return SnapshotPart(SnapshotRange(len(self.state.tables)))
         part = (beside or self._free)[0]
         self._free.remove(part)
         return part
 
-    def _begin_again(self, table: int) -> Part:
+    def _begin_again(self, table: int) -> SnapshotPart:
         """Let a table be read from its first row; return the part, which waits for a reader."""
         self.state = self.state.begin_again(table)
-        part = Part(self.state.ranges[-1])
+        part = SnapshotPart(self.state.ranges[-1])
         self._held = [each for each in self._held if each.range.table != table]
         self._free = [each for each in self._free if each.range.table != table]
         self._free.insert(0, part)
         self._changed.notify_all()
         return part
 
-    def _entered(self, part: Part, state: SnapshotState, *, last: bool) -> None:
+    def _entered(self, part: SnapshotPart, state: SnapshotState, *, last: bool) -> None:
         """Take the state behind a chunk of a part. last: it was the part's last one."""
         self.state = state
         part.chunks += 1

@@ -31,7 +31,7 @@ from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
-from canal_ha.source.snapshot.progress import Part, SnapshotProgress
+from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, values_of
 from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
@@ -179,7 +179,7 @@ class SnapshotReader:
         self._progress.count(lambda: sum(source.estimate(*_names(table)) for table in tables))
         return source
 
-    def _read(self, source: SnapshotSource, part: Part) -> None:
+    def _read(self, source: SnapshotSource, part: SnapshotPart) -> None:
         """Read a part to its end."""
         tables = self._progress.state.tables
         if part.range.table == len(tables):
@@ -216,7 +216,7 @@ class SnapshotReader:
                         " (canal.instance.snapshot.executionTime)"
                     ) from error
 
-    def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: Part) -> None:
+    def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: SnapshotPart) -> None:
         """Read a table without a key, if no other one is being read."""
         if not self._progress.read_alone(part):
             return
@@ -265,7 +265,7 @@ class SnapshotReader:
         return self._watched.setdefault((table, key), made)
 
     def _read_chunk(
-        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: Part, pace: Pace
+        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: SnapshotPart, pace: Pace
     ) -> None:
         """Read one chunk and put it into the stream.
 
@@ -281,7 +281,13 @@ class SnapshotReader:
             self._junction.close(opened.window)
 
     def _read_window(
-        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: Part, pace: Pace, opened: Opened
+        self,
+        source: SnapshotSource,
+        target: SnapshotTarget,
+        key: TableKey,
+        part: SnapshotPart,
+        pace: Pace,
+        opened: Opened,
     ) -> None:
         """Read one chunk in a window. See _read_chunk."""
         began = time.monotonic()

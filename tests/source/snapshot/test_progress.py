@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
-from canal_ha.source.snapshot.progress import Part, SnapshotProgress
+from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from tests.waiting import until
 
 TABLES = {"shop.a": 40, "shop.b": 0, "shop.c": 1, "shop.d": 17}  # rows, with keys from 1
@@ -34,7 +34,7 @@ class Readers:
     def __init__(self, begun: SnapshotState, random: Random) -> None:
         self.progress = SnapshotProgress(begun)
         self.random = random
-        self.parts: list[Part] = []
+        self.parts: list[SnapshotPart] = []
         self.put: list[tuple[int, int]] = []
         self.states = [begun]
 
@@ -51,7 +51,7 @@ class Readers:
             elif self.parts:
                 self._step(self.random.choice(self.parts))
 
-    def _step(self, part: Part) -> None:
+    def _step(self, part: SnapshotPart) -> None:
         keys = left(part.range)
         deed = self.random.random()
         if deed < 0.3 and len(keys) > 1:
@@ -116,7 +116,7 @@ def test_a_thread_waits_for_a_part_until_the_end() -> None:
     progress = SnapshotProgress(replace(state(), tables=("shop.a",)))
     one = progress.take()
     assert one is not None
-    taken: list[Part | None] = []
+    taken: list[SnapshotPart | None] = []
     threads = [threading.Thread(target=lambda: taken.append(progress.take())) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -197,7 +197,7 @@ def test_a_table_without_a_key_is_read_alone() -> None:
     assert two is not None
     assert not progress.read_alone(one)
     progress.give_back(one)
-    taken: list[Part | None] = []
+    taken: list[SnapshotPart | None] = []
     thread = threading.Thread(target=lambda: taken.append(progress.take()))
     thread.start()
     until(lambda: progress.wanted, what="a wish")  # the other table can be split
