@@ -62,6 +62,7 @@ class Node(Process):
         self.admin_port = free_port()
         self.metrics_port = free_port()
         self._access = HttpAccess(*(login or ("", "")), tls_ca=tls_ca)
+        self._has_status = "canal.admin.http.port" not in (properties or {})
         self._environment = dict(environment or {})
         self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
         _write(
@@ -86,7 +87,8 @@ class Node(Process):
         return self._environment
 
     def ready(self) -> bool:
-        return listens(self.port) and (not self._wait_for or self._wait_for <= self.running())
+        listening = listens(self.port) and (not self._has_status or listens(self.admin_port))
+        return listening and (not self._wait_for or self._wait_for <= self.running())
 
     def connect(self) -> socket.socket:
         """Return a new connection to the data port."""
