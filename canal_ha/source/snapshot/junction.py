@@ -295,12 +295,15 @@ class Junction:
             return False
         self._due.remove(due)
         due.passed = True
+        segment = None
         try:
             if segment := due.make(at):
                 self._accept(segment)
                 due.used = True
         except Exception as error:
             due.failure = error
+            if segment:
+                self._stopped = True  # the snapshot's state counts its rows, so no chunk may follow
         self._changed.notify_all()
         return True
 

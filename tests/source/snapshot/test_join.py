@@ -319,12 +319,14 @@ class Stage:
         self.taken: list[Segment] = []
         self.decoded: LogPosition | None = LogPosition(JOURNAL, 100, server="s")
         self.keys: list[tuple[str, ...]] = []
-        self.closed = False
+        self.closed = self.fails = False
         self.junction = Junction(self._accept, lambda: self.decoded)
 
     def _accept(self, segment: Segment) -> None:
         if self.closed:
             raise RingClosed("closed")
+        if self.fails:
+            raise MemoryError
         self.taken.append(segment)
 
     def watched(self, altered: bool = False) -> Watched:
@@ -442,6 +444,20 @@ def test_a_chunk_that_nobody_may_put_any_more_stays_out() -> None:
     assert opened is not None
     assert not stage.junction.put(opened.window, Reached(JOURNAL, 100, "s"), lambda at: None)
     assert opened.window.valid
+    assert not stage.taken
+
+
+def test_no_chunk_follows_one_that_the_stream_did_not_take() -> None:
+    """The state counts its rows by then, and would go on behind them."""
+    stage = Stage()
+    first, second = stage.junction.open(stage.watched()), stage.junction.open(stage.watched())
+    assert first is not None
+    assert second is not None
+    stage.fails = True
+    with pytest.raises(MemoryError):
+        stage.junction.put(first.window, Reached(JOURNAL, 100, "s"), made)
+    stage.fails = False
+    assert not stage.junction.put(second.window, Reached(JOURNAL, 100, "s"), made)
     assert not stage.taken
 
 
