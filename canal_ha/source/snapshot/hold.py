@@ -1,7 +1,7 @@
 """Hold: where a stream stops while all rows of a table are put into it at one place. Pure.
 
-The rows are those of one consistent read, and nobody can drop one of them by its key. So they stand for one place of
-the stream: behind every change of the table that the read sees, and before every other one.
+The rows are those of one consistent read, and without a key none of them can be left out. So they stand for one place
+of the stream: behind every change of the table that the read sees, and before every other one.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from canal_ha.errors import CanalError, RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.snapshot.hold import Hold
-from canal_ha.source.snapshot.watermark import Reached
+from canal_ha.source.snapshot.watermark import Pause, Reached
 from canal_ha.source.snapshot.window import KeyTexts, Window
 
 _POLL_S = 0.02  # an idle stream passes the end of the binlog without a segment
+_BEHIND_S = 0.2  # between looks at a stream that may be far behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +176,13 @@ class Junction:
         with self._changed:
             self._windows.pop(window, None)
 
-    def caught_up(self, end: Reached) -> bool:
-        """Whether the stream has passed a place of the binlog, or reads another server by now."""
-        at = self._decoded()
-        return at is not None and (at.server not in ("", end.server) or end.by(at.journal, at.offset))
+    def catch_up(self, end: Reached, pause: Pause) -> None:
+        """Wait until the stream has passed a place of the binlog, or reads another server. pause: see wait_visible."""
+        while True:
+            at = self._decoded()
+            if at is not None and (at.server not in ("", end.server) or end.by(at.journal, at.offset)):
+                return
+            pause(_BEHIND_S)
 
     # ---- a snapshot's thread, for a table without a key, while no other thread reads
 

@@ -42,8 +42,6 @@ from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
 LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
 
-_BEHIND_S = 0.2  # between looks whether the stream has caught up
-
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRoute:
@@ -324,8 +322,7 @@ class SnapshotReader:
         elif window.unclear:
             raise _Unclear
         elif window.overflowed:
-            while not self._junction.caught_up(read.end):
-                self._pause(_BEHIND_S)
+            self._junction.catch_up(read.end, self._pause)
 
     def _finish(self, source: SnapshotSource) -> None:
         """Tell the end of a snapshot that was paused behind its last chunk."""

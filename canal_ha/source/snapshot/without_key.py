@@ -1,7 +1,8 @@
 """The read of a table without a key: all its rows in one consistent read, at one place of the stream.
 
-Nobody can drop a row of it that the stream brings, too, and nobody can go on behind its last row. So the stream is held
-before changes of the table that the read does not see, until all rows are in it, and a read that breaks begins again.
+Without a key, a row of the read cannot be recognised when the stream brings it, too, and a read cannot go on behind its
+last row. So the stream is held before changes of the table that the read does not see, until all rows are in it, and a
+read that breaks begins again.
 
 The place: MariaDB tells it for a consistent snapshot. MySQL does not. There the end of the binlog before and behind the
 opening of the snapshot encloses it; if the table changes between the two, the snapshot is opened again. After some
@@ -40,7 +41,6 @@ from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, consi
 TRIES = 10  # without a lock, then as many with it
 STALL_S = 7200  # the server ends the read of a client that takes no rows for so long
 _LOCK_WAIT_S = 2
-_BEHIND_S = 0.2  # between looks whether the stream has caught up
 _AGAIN_S = 0.05
 
 MakeDecoder = Callable[[Source, LogPosition, TableHistory], Decoder]
@@ -83,9 +83,7 @@ class TableWithoutKey:
             self.pause(_AGAIN_S if tries else 0.0)
             locked = locked or (tries >= TRIES and not source.server.mariadb)
             # an open snapshot makes the server keep old rows, so the stream comes near first
-            now = source.end()
-            while not self.junction.caught_up(now):
-                self.pause(_BEHIND_S)
+            self.junction.catch_up(source.end(), self.pause)
             with closing(_Read(source, self.target)) as read:
                 try:
                     held = self.junction.hold(Hold(touching(name.schema, name.name)))
