@@ -15,6 +15,7 @@ from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.result_set import RawRows, read_rows
 from lab import MySQL, SqlServer
+from tests.beside import beside
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.source.reading import newest
 from tests.time_zone import zone
@@ -675,9 +676,8 @@ def test_every_cursor_of_a_chunk_loses_no_row_of_the_stream(source_server: SqlSe
     """A chunk's cursor lies between two transactions: what came before it does not come again, all others do."""
     table = filled(source_server, database, 12)
     other = filled(source_server, database, 1, "other")
-    stopping = threading.Event()
 
-    def write() -> None:
+    def write(stopping: threading.Event) -> None:
         with source_server.connect() as connection, connection.cursor() as cursor:
             number = 2
             while not stopping.is_set():
@@ -685,15 +685,9 @@ def test_every_cursor_of_a_chunk_loses_no_row_of_the_stream(source_server: SqlSe
                 number += 1
                 time.sleep(0.002)
 
-    writer = threading.Thread(target=write)
     first = SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW)
-    writer.start()
-    try:
-        with first:
-            first.done()
-    finally:
-        stopping.set()
-        writer.join()
+    with beside(write), first:
+        first.done()
     keys = {table: ("id",), other: ("id",)}
     for at, chunk in enumerate(first.taken):
         if chunk.chunk_end is None:

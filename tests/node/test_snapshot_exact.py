@@ -17,9 +17,10 @@ import pytest
 
 from canal_ha.config.model import SnapshotLimits
 from canal_ha.source.snapshot.watermark import Visibility
-from lab import MariaDB, MySQL, SqlServer
+from lab import MariaDB, SqlServer
 from lab.exactness.unsafe import unsafe_watermark
 from tests.node.snapshots import Copy, Place, Row, SnapshotStream, state
+from tests.node.visibilities import WAYS, mysql_with_gtids
 
 pytestmark = pytest.mark.real
 
@@ -31,35 +32,6 @@ FEW = SnapshotLimits(rows_most=9)
 STRETCHED = {
     "mysql": ("SET GLOBAL binlog_group_commit_sync_delay = 15000",),
     "mariadb": ("SET GLOBAL binlog_commit_wait_count = 100", "SET GLOBAL binlog_commit_wait_usec = 4000"),
-}
-
-
-def mysql_with_gtids() -> SqlServer:
-    """Commits in the order of the binlog, the default."""
-    return MySQL()
-
-
-def mysql_out_of_order() -> SqlServer:
-    """Commits in any order."""
-    return MySQL(extra=["--binlog-order-commits=OFF"])
-
-
-def mysql_without_gtids() -> SqlServer:
-    """The account has no right to log_status: SELECTs lock their rows."""
-    return MySQL(gtid=False)
-
-
-def mysql_log_status() -> SqlServer:
-    """The account has the right to log_status."""
-    return MySQL(gtid=False, extra=["--performance-schema=ON"])
-
-
-WAYS = {
-    mysql_with_gtids: Visibility.OWNED_GTIDS,
-    mysql_out_of_order: Visibility.OWNED_GTIDS,
-    mysql_without_gtids: Visibility.LOCKING_READ,
-    mysql_log_status: Visibility.LOG_STATUS,
-    MariaDB: Visibility.CONSISTENT_SNAPSHOT,
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from random import Random
 
 import pytest
@@ -18,6 +18,7 @@ from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError, NodeUnreachable, SnapshotRefused
 from lab import Node, SqlServer, follow
 from lab.ports import LOOPBACK
+from tests.beside import beside
 from tests.node.following import following, stream_of
 from tests.node.snapshots import Copy
 from tests.waiting import until
@@ -46,12 +47,10 @@ def filled(server: SqlServer, schema: str) -> str:
     return f"{schema}.t"
 
 
-@contextmanager
-def writing(server: SqlServer, table: str) -> Iterator[None]:
+def writing(server: SqlServer, table: str) -> AbstractContextManager[None]:
     """Update, insert and delete rows all the time."""
-    stopping = threading.Event()
 
-    def write() -> None:
+    def write(stopping: threading.Event) -> None:
         random = Random(5)
         with server.connect() as connection, connection.cursor() as cursor:
             version = 2
@@ -64,13 +63,7 @@ def writing(server: SqlServer, table: str) -> Iterator[None]:
                 version += 1
                 time.sleep(0.001)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        writer.join()
+    return beside(write)
 
 
 def expected(server: SqlServer, table: str) -> dict[tuple[str, tuple[str | None, ...]], dict[str, str | None]]:

@@ -26,8 +26,9 @@ from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Visibility
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from lab import MariaDB, MySQL, SqlServer
+from lab import MySQL, SqlServer
 from tests.node.snapshots import SnapshotStream, state
+from tests.node.visibilities import WAYS, mysql_log_status, mysql_out_of_order, mysql_without_gtids
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -204,35 +205,6 @@ def test_several_connections_read_tables_with_keys_before_or_behind_it(source_se
 STRETCHED = {
     "mysql": "SET GLOBAL binlog_group_commit_sync_delay = 5000",
     "mariadb": "SET GLOBAL binlog_commit_wait_count = 100, GLOBAL binlog_commit_wait_usec = 4000",
-}
-
-
-def mysql_with_gtids() -> SqlServer:
-    """The default."""
-    return MySQL()
-
-
-def mysql_out_of_order() -> SqlServer:
-    """Commits in any order."""
-    return MySQL(extra=["--binlog-order-commits=OFF"])
-
-
-def mysql_without_gtids() -> SqlServer:
-    """The account has no right to log_status."""
-    return MySQL(gtid=False)
-
-
-def mysql_log_status() -> SqlServer:
-    """The account has the right to log_status."""
-    return MySQL(gtid=False, extra=["--performance-schema=ON"])
-
-
-WAYS: dict[Callable[[], SqlServer], Visibility] = {
-    mysql_with_gtids: Visibility.OWNED_GTIDS,
-    mysql_out_of_order: Visibility.OWNED_GTIDS,
-    mysql_without_gtids: Visibility.LOCKING_READ,
-    mysql_log_status: Visibility.LOG_STATUS,
-    MariaDB: Visibility.CONSISTENT_SNAPSHOT,
 }
 
 

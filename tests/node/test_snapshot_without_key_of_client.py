@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from random import Random
 
 import pytest
@@ -16,6 +15,7 @@ from canal_ha.errors import CanalError
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import Node, SqlServer, follow
 from lab.ports import LOOPBACK
+from tests.beside import beside
 from tests.node.following import following, stream_of
 from tests.node.test_snapshot_of_client import snapshots
 from tests.waiting import until
@@ -93,12 +93,10 @@ class Appender:
                     self.rows[tuple(None if column.isNull else column.value for column in row.afterColumns)] += 1
 
 
-@contextmanager
-def writing(server: SqlServer, table: str) -> Iterator[None]:
+def writing(server: SqlServer, table: str) -> AbstractContextManager[None]:
     """Insert, update and delete rows all the time."""
-    stopping = threading.Event()
 
-    def write() -> None:
+    def write(stopping: threading.Event) -> None:
         random = Random(5)
         with server.connect() as connection, connection.cursor() as cursor:
             while not stopping.is_set():
@@ -108,13 +106,7 @@ def writing(server: SqlServer, table: str) -> Iterator[None]:
                 cursor.execute(f"DELETE FROM {table} WHERE id = {random.randrange(ROWS)} LIMIT 2")
                 time.sleep(0.05)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        writer.join()
+    return beside(write)
 
 
 class Reader:

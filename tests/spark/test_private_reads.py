@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from random import Random
 
 import pytest
@@ -18,6 +17,7 @@ from canal_ha.spark.options import SourceOptions, parse
 from canal_ha.spark.private_reads import frames, plan
 from lab import MySQL, Node, follow
 from lab.node import PROGRAM
+from tests.beside import beside
 
 pytestmark = pytest.mark.real
 
@@ -30,12 +30,10 @@ def options(node: Node, database: str, **given: object) -> SourceOptions:
     return parse({name: str(value) for name, value in base.items()}).for_batch()
 
 
-@contextmanager
-def moving_money(server: MySQL, database: str) -> Iterator[None]:
+def moving_money(server: MySQL, database: str) -> AbstractContextManager[None]:
     """Move money between accounts all the time; some close and open again. No transaction changes the total."""
-    stopping = threading.Event()
 
-    def write() -> None:
+    def write(stopping: threading.Event) -> None:
         random = Random(3)
         with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
             while not stopping.wait(0.002):
@@ -47,13 +45,7 @@ def moving_money(server: MySQL, database: str) -> Iterator[None]:
                 cursor.execute(f"UPDATE {database}.a SET money = money + 5 WHERE id = {taker}")
                 connection.commit()
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        writer.join()
+    return beside(write)
 
 
 def test_existing_rows_are_those_of_one_moment(mysql: MySQL, database: str, monkeypatch: pytest.MonkeyPatch) -> None:

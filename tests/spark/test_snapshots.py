@@ -11,6 +11,7 @@ import pytest
 
 from canal_ha.spark import pipeline, pipeline_file
 from lab import MySQL, Node, follow, lake
+from tests.beside import beside
 from tests.spark.running import write_pipeline
 
 pytestmark = [
@@ -67,9 +68,8 @@ def test_batches_and_a_mirror_from_the_first_row(spark: Any, mysql: MySQL, datab
             [{"type": "delta", "path": str(tmp_path / "lake")}],
             tables=[table],
         )  # fmt: skip
-        stopping = threading.Event()
 
-        def write() -> None:
+        def write(stopping: threading.Event) -> None:
             random = Random(1)
             with mysql.connect() as connection, connection.cursor() as cursor:
                 while not stopping.wait(0.005):
@@ -79,13 +79,8 @@ def test_batches_and_a_mirror_from_the_first_row(spark: Any, mysql: MySQL, datab
                     else:
                         cursor.execute(f"REPLACE INTO {table} VALUES ({number}, {random.randrange(99)}, 1, 'new')")
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with beside(write):
             pipeline.run(spark, pipeline_file.load(file), once=True)
-        finally:
-            stopping.set()
-            writer.join()
         [destination] = node.status()["destinations"]
         [stream] = destination["streams"]
         assert stream["snapshot"]["phase"] == "done"
