@@ -7,10 +7,8 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from lab.chaos import rows
 from lab.chaos.clock import Clock
@@ -26,6 +24,7 @@ from lab.cluster.readers import COMMAND_LINE, Reader
 from lab.node import Node, follow
 from lab.process import temporary_directory
 from lab.proxy import Link, Network
+from lab.staged import Staged
 from lab.waiting import until
 
 DESTINATION = "chaos"
@@ -61,16 +60,16 @@ class Attended:
     clock: Clock
 
 
-class Stage:
+class Stage(Staged):
     """When the block begins, everything runs, rows are written, and they arrive everywhere.
 
     seed: of links and writer.
     """
 
     def __init__(self, setting: Setting, seed: int) -> None:
+        super().__init__()
         self.setting = setting
         self._seed = seed
-        self._stack = ExitStack()
         self.network = Network(seed)
         self.coordination = Coordination(self.network)
         self.ensemble = self.coordination.ensemble
@@ -82,15 +81,6 @@ class Stage:
         self.logs = temporary_directory("chaos")
         self._client_links: dict[str, list[Link]] = {}
         self._started = 0
-
-    def __enter__(self) -> Self:
-        with self._stack:
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         enter = self._stack.enter_context

@@ -6,10 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -27,6 +26,7 @@ from lab.mysql import CANAL, SqlServer
 from lab.node import PROGRAM, Node, follow
 from lab.process import spawn, temporary_directory
 from lab.proxy import Network
+from lab.staged import Staged
 from lab.waiting import until
 from lab.zookeeper import ZooKeeper
 
@@ -86,10 +86,11 @@ class _UnsafeNode(Node):
         return [sys.executable, "-m", "lab.exactness.unsafe", *super().command()[1:]]
 
 
-class Stage:
+class Stage(Staged):
     """When the block begins, everything runs: the client has subscribed, and rows are written."""
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self.plan = plan
         self.logs = temporary_directory("exactness")
         self.copy = Copy(self.logs / "copy.db")
@@ -104,16 +105,6 @@ class Stage:
         self._client: subprocess.Popen[Any] | None = None
         self._clients = 0
         self._operator: KazooClient
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with self._stack:
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         enter = self._stack.enter_context

@@ -7,15 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from canal_ha.wire.scramble import secret_of
 from lab.mysql import MariaDB, MySQL
 from lab.node import Node, follow
 from lab.process import spawn
+from lab.staged import Staged
 from lab.waiting import until
 from lab.zookeeper import ZooKeeper
 
@@ -93,44 +92,38 @@ class Victim:
         self._errors.close()
 
 
-class Stage:
+class Stage(Staged):
     """When the block begins, everything runs and the victim gets rows. flavor: mysql or mariadb."""
 
     def __init__(self, flavor: str = "mysql") -> None:
+        super().__init__()
         self.database = MySQL() if flavor == "mysql" else MariaDB()
         self.zookeeper = ZooKeeper()
         self.nodes: list[Node] = []
         self.victim: Victim
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            enter = self._stack.enter_context
-            enter(self.database)
-            enter(self.zookeeper)
-            self.database.execute(f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {TABLE} (id int PRIMARY KEY)")
-            for number in (1, 2):
-                node = Node(
-                    {name: follow(self.database) for name in (DESTINATION, ELSEWHERE)},
-                    zk_servers=self.zookeeper.hosts,
-                    properties={
-                        "canal.accounts.file": "../conf/accounts.toml",
-                        "canal.client.connections.max": str(MOST),
-                        "canal.client.connections.address.max": str(MOST_OF_ADDRESS),
-                    },
-                    name=f"node{number}",
-                    login=BOSS,
-                )
-                (node.conf / "accounts.toml").write_text(_accounts())
-                self.nodes.append(enter(node))
-            self.victim = Victim(self.zookeeper.hosts, self.database.port, self.nodes[0].directory)
-            self._stack.callback(self.victim.stop)
-            self.victim.worst_s(0.0)
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        enter = self._stack.enter_context
+        enter(self.database)
+        enter(self.zookeeper)
+        self.database.execute(f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {TABLE} (id int PRIMARY KEY)")
+        for number in (1, 2):
+            node = Node(
+                {name: follow(self.database) for name in (DESTINATION, ELSEWHERE)},
+                zk_servers=self.zookeeper.hosts,
+                properties={
+                    "canal.accounts.file": "../conf/accounts.toml",
+                    "canal.client.connections.max": str(MOST),
+                    "canal.client.connections.address.max": str(MOST_OF_ADDRESS),
+                },
+                name=f"node{number}",
+                login=BOSS,
+            )
+            (node.conf / "accounts.toml").write_text(_accounts())
+            self.nodes.append(enter(node))
+        self.victim = Victim(self.zookeeper.hosts, self.database.port, self.nodes[0].directory)
+        self._stack.callback(self.victim.stop)
+        self.victim.worst_s(0.0)
 
     @property
     def owner(self) -> Node:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from lab import MariaDB, MySQL, Network, Node, SqlServer, follow
 from lab.cluster.coordination import Coordination
 from lab.cluster.delivery import Delivery
 from lab.cluster.members import Member
 from lab.cluster.readers import CLIENT_ID, Reader
+from lab.staged import Staged
 from tests.cluster_faults.ledger import Ledger, Writer
 from tests.waiting import until
 
@@ -20,7 +19,7 @@ SESSION_S = 6.0  # the default of canal.zookeeper.session.timeout
 PATIENCE_S = 60.0  # for steps without a limit of their own: a machine may be slow
 
 
-class Stage:
+class Stage(Staged):
     """A whole cluster. When the block begins, everything runs, and rows arrive everywhere.
 
     destinations: name -> kind of the server it follows.
@@ -28,9 +27,9 @@ class Stage:
     """
 
     def __init__(self, destinations: Mapping[str, type[MySQL] | type[MariaDB]], doubled: tuple[str, ...]) -> None:
+        super().__init__()
         self._kinds = destinations
         self._doubled = doubled
-        self._stack = ExitStack()
         self.network = Network()
         self.coordination = Coordination(self.network)
         self.ensemble = self.coordination.ensemble
@@ -41,15 +40,6 @@ class Stage:
         self.deliveries = {destination: Delivery() for destination in destinations}
         self.readers: list[Reader] = []
         self._made_readers = 0
-
-    def __enter__(self) -> Self:
-        with self._stack:
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         enter = self._stack.enter_context
