@@ -18,7 +18,6 @@ from canal_ha import logs, steady_time
 LOG = logs.get(__name__)
 LINES_WAITING = 10_000
 AGAIN_S = 1.0
-ROTATE_AGAIN_S = 60.0
 CLOSE_WITHIN_S = 2.0
 
 
@@ -106,13 +105,13 @@ class AuditFile:
             raise OSError(0, "the disk took a part of a line")
 
     def _rotate(self) -> None:
-        """Begin a new file; if that fails, go on with the old one and try again after ROTATE_AGAIN_S."""
+        """Begin a new file; if that fails, go on with the old one and try again after logs.ROTATE_AGAIN_S."""
         if steady_time.seconds() < self._rotate_at:
             return
         try:
             logs.rotate(self.path)
         except OSError as error:
-            self._rotate_at = steady_time.seconds() + ROTATE_AGAIN_S
+            self._rotate_at = steady_time.seconds() + logs.ROTATE_AGAIN_S
             if not self.unrotated:
                 LOG.error("audit.not_rotated", file=str(self.path), error=str(error))
             self.unrotated = str(error)

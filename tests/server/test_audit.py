@@ -124,7 +124,7 @@ def test_a_rotation_that_fails_costs_no_second_for_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The lines go into the file that is there, the log says so once, and the file rotates as soon as it can."""
-    monkeypatch.setattr("canal_ha.server.audit_file.ROTATE_AGAIN_S", 0.5)
+    monkeypatch.setattr("canal_ha.logs.ROTATE_AGAIN_S", 0.5)
     path = tmp_path / "audit.log"
     oldest = tmp_path / f"audit.log.{ROTATE_FILES}"
     (oldest / "kept").mkdir(parents=True)  # no file can take its place
@@ -151,7 +151,7 @@ def test_a_rotation_that_fails_costs_no_second_for_each_line(
 
 def test_a_rotation_that_keeps_failing_loses_no_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt renamed the old files once more, until all were gone. `chattr +a` keeps the newest one's name."""
-    monkeypatch.setattr("canal_ha.server.audit_file.ROTATE_AGAIN_S", 0.0)
+    monkeypatch.setattr("canal_ha.logs.ROTATE_AGAIN_S", 0.0)
     path = tmp_path / "audit.log"
     path.touch()
     rename = Path.replace
