@@ -22,8 +22,6 @@ WHOLE_S = 20.0  # until the answer is complete
 MOST_BYTES = 64 * 1024 * 1024
 REFUSAL_BYTES = 64 * 1024
 DEFAULT_URL = "http://127.0.0.1:8089"
-
-
 NO_LOGIN = HttpAccess()
 
 

@@ -1,8 +1,8 @@
 """The condition of a snapshot: which rows of a table it reads, in SQL. Pure.
 
 Whoever may start a snapshot of a destination writes it, and it runs with the rights of the destination's account. So it
-may look at columns of its own table alone: what it cannot name it cannot read into a stream, and cannot ask about.
-Words are not told from names, because a server lets some be both.
+may name only columns of its own table: then it can neither read other data into a stream nor ask about it. Every word
+counts as a name, because a server accepts some words as both.
 """
 
 from __future__ import annotations

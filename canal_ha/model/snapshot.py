@@ -375,7 +375,7 @@ def read(stored: str) -> SnapshotState | None:
 
 
 def told(stored: str) -> str:
-    """Return a stored text as clients get it: without the key of a row, which they may see in another form alone."""
+    """Return a stored text as clients get it: without keys of rows, which they may see only hashed or masked."""
     state = read(stored)
     return replace(state, ranges=()).text if state else ""
 
