@@ -129,6 +129,22 @@ def write(server: SqlServer, name: str, rows: int) -> Written:
     return Written(name, table, rows, journal, offset, journals, size)
 
 
+def write_transaction(server: SqlServer, rows: int) -> Written:
+    """Write rows of workload A in one transaction. rows: number of rows; rounded to complete statements."""
+    table = table_of("A")
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
+        cursor.execute(f"USE {SCHEMA}")
+        _make_pool(cursor, WORKLOADS["A"], table)
+        cursor.execute("FLUSH BINARY LOGS")
+        journal, offset = server.position()
+        cursor.execute("BEGIN")
+        for first in range(0, rows, POOL):
+            cursor.execute(_transaction(WORKLOADS["A"], table, first))
+        cursor.execute("COMMIT")
+    return Written("A", table, -(-rows // POOL) * POOL, journal, offset, (journal,), 0)
+
+
 def table_of(name: str) -> str:
     """Return the name of a workload's table in SCHEMA."""
     return f"t{name.lower()}"

@@ -302,15 +302,29 @@ def test_the_origins_that_are_kept_have_a_bound() -> None:
     assert last_from_text("no text!") == last_from_text("abc") == last_from_text("") == {}
 
 
-def test_a_replica_tells_no_last_transaction_of_another_server() -> None:
-    """A replica may have another order, so one before it may still come. Of its own transactions the last is known."""
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_replica_tells_only_a_time_of_another_server_s_transactions(ordered: bool) -> None:
+    """A replica may have another order, so one before the last may still come. Of its own the last one is known."""
     server = Server(1)
-    first, second, own = server.transactions(ONE), server.transactions(TWO), server.transactions(THREE)
+    first, second, own = (
+        server.transactions(each, second=at) for each, at in ((ONE, 1000), (TWO, 1060), (THREE, 1061))
+    )
+    late, back = server.transactions(ONE, second=1061), server.transactions(TWO, second=1100)
+    there = Source("there", 3306, "", 2, ordered)
     recent = Recent()
     recent.add(of_origins((1, first)))
-    recent.add(replace(of_origins((1, second), (2, own)), source=Source("there", 3306, "", 2)))
+    recent.add(replace(of_origins((1, second), (2, own)), source=there))
     assert recent.fingerprints() == trail_of(first, second, own)
     assert recent.last_of_origins() == {1: trail_of(first)[0], 2: trail_of(own)[0]}
+    recent.add(replace(of_origins((1, late), (3, late), (1, first)), source=there))
+    recent = Recent(recent.trail(), recent.origins())
+    since = Fingerprint.any_since(1001)
+    told = {3: since, 1: since} if ordered else {1: trail_of(first)[0]}
+    assert recent.last_of_origins() == {2: trail_of(own)[0], **told}
+    assert since.is_any
+    recent.add(of_origins((1, back)))
+    assert recent.trail()
+    assert recent.last_of_origins()[1] == trail_of(back)[0]
 
 
 def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -53,6 +53,7 @@ def again(
     kept: int = 16,
     ordered: bool = True,
     seen_from: int = 0,
+    last_of: Mapping[int, Fingerprint] | None = None,
 ) -> list[Transaction]:
     """Return what a stream gets from another server.
 
@@ -62,8 +63,10 @@ def again(
     kept: the number of transactions that the stream remembers.
     ordered: whether the other server says that it keeps the order.
     seen_from: the first transaction of the other server that the stream looks at.
+    last_of: see Matching; of each origin the last delivered one if it is not given.
     """
-    last_of = {each.origin: fingerprints([each])[0] for each in delivered}
+    if last_of is None:
+        last_of = {each.origin: fingerprints([each])[0] for each in delivered}
     matching = Matching(fingerprints(delivered[-kept:]), delivered[-1].origin, last_of, ordered=ordered)
     units = Units()
     binlog = [each.segment(10 * at) for at, each in enumerate((*there, *later))]
@@ -153,6 +156,18 @@ def test_what_another_master_wrote_between_two_switches_does_not_come_again() ->
     assert again([*delivered, *new], [*delivered, *new], named("F")) == named("F")
     assert again(reigns(1, 2, 1, 2), reigns(1, 2, 1, 2), new) == new
     assert again(delivered, delivered, new, ordered=False) == [*delivered, *new]
+
+
+def test_of_what_a_replica_told_of_another_turn_only_its_end_comes_again() -> None:
+    """1, 2 and 1 wrote one after the other, and the stream read all of it from 1: it knows a time of 2's own order."""
+    delivered = reigns(1, 2, 1)
+    new = named("E", second=200, origin=2)
+    known = {2: Fingerprint.any_since(136)}
+    assert again(delivered, delivered, new, last_of=known) == [*delivered[36:], *new]
+    slow = named("S", second=121, origin=2)  # its rows are older than its commit, and it never reached the replica
+    there = [*delivered[:39], *slow, *delivered[39:]]
+    assert again(delivered, there, new, last_of=known) == [*there[36:], *new]
+    assert again(delivered, there, new, last_of={2: Fingerprint.any_since(140)}) == [*there[20:], *new]
 
 
 def test_an_undelivered_transaction_behind_the_last_one_of_its_origin_is_not_lost() -> None:

@@ -5,9 +5,10 @@ a fingerprint is the second of the transaction's last rows, and a hash of its nu
 transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
 Small entries are not parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no
 segment, whose memory is reused. Of a large entry it keeps what `row_hashes` has taken from it.
-A transaction's origin is the server that wrote it first. The last transaction that was read from its origin's own
-binlog is remembered too, for each origin, also if it is older than the last ones of all. Everything that the origin
-wrote before it was delivered. A replica tells nothing of the kind, because it may have another order.
+A transaction's origin is the server that wrote it first. For each origin, the stream also remembers a place in that
+server's own binlog, however old it is. Everything that the origin wrote before this place was delivered. The place is
+the last transaction that was read from the origin's own binlog. If the stream read later ones from a replica, it is a
+time: that of the last one, less the time by which a replica may have another order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from canal_ha.source.positions.row_hashes import ROWS, rows_of
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
-ORIGINS = 8  # whose last transaction is kept: 19 characters each
+ORIGINS = 8  # whose place is kept: 19 characters each
+DISORDER_S = 60  # the most to expect of a replica that keeps the order; innodb_lock_wait_timeout is 50 s by default
 
 _TIME_BYTES = 4
 _HASH_BYTES = 6
@@ -38,15 +40,30 @@ _COPIED_ENTRIES = 256  # most of a piece, its last ones
 _COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROWS rows
 _ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
 _BYTES_MOST = 1 << 20  # copied in all pieces
+_ONLY_TIME = bytes(_HASH_BYTES)
 _PIECES_MOST = 64  # that are not hashed; each has a dozen objects, which every garbage collection visits
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fingerprint:
-    """One transaction or DDL statement. second: of its last rows, s since 1970, by the clock of its origin."""
+    """One transaction or DDL statement, or any that is not older than a second.
+
+    second: of its last rows, s since 1970, by the clock of its origin.
+    digest: of its rows or its statement; zeros: any.
+    """
 
     second: int
     digest: bytes
+
+    @classmethod
+    def any_since(cls, second: int) -> Fingerprint:
+        """Return that of any transaction whose last rows are not older than this, seconds since 1970."""
+        return cls(second, _ONLY_TIME)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it tells only a time."""
+        return self.digest == _ONLY_TIME
 
 
 class EntryLookup(Protocol):
@@ -319,9 +336,9 @@ class Recent:
                 self._fingerprints.clear()  # there is a gap
 
     def last_of_origins(self) -> dict[int, Fingerprint]:
-        """Return, by server id, the last transaction of each origin that was read from the origin's own binlog.
+        """Return, by server id, up to which transaction of each origin all were delivered, in the origin's own order.
 
-        As of the last call of `fingerprints` or `trail`.
+        That one was delivered too, unless it is any since a time. As of the last call of `fingerprints` or `trail`.
         """
         return dict(self._last_of)
 
@@ -331,13 +348,20 @@ class Recent:
             fingerprint = unit.fingerprint()
         except LookupError:
             return None
-        origin = unit.origin
-        if origin == unit.entries.source.server_id:
-            self._last_of.pop(origin, None)
-            self._last_of[origin] = fingerprint
-            if len(self._last_of) > ORIGINS:
-                del self._last_of[next(iter(self._last_of))]
+        origin, source = unit.origin, unit.entries.source
+        if origin == source.server_id:
+            self._all_before(origin, fingerprint)
+        elif source.keeps_order:
+            last = self._last_of.get(origin)
+            since = Fingerprint.any_since(max(0, fingerprint.second - DISORDER_S))
+            self._all_before(origin, since if last is None or last.second < since.second else last)
         return fingerprint
+
+    def _all_before(self, origin: int, last: Fingerprint) -> None:
+        self._last_of.pop(origin, None)
+        self._last_of[origin] = last
+        if len(self._last_of) > ORIGINS:
+            del self._last_of[next(iter(self._last_of))]
 
     def _newest(self) -> list[Copied]:
         """Return the last pieces: with the last `kept` units, the last of each origin, and the unit before them."""

@@ -91,7 +91,8 @@ class Matching:
 
         fingerprints: of the last delivered transactions, oldest first.
         origin: server id where the last one was first written; None if unknown.
-        last_of: by server id, the last delivered transaction of each origin.
+        last_of: by server id, a transaction of each origin; all that the origin wrote before it were delivered, and it
+            was, too, unless it is any since a time.
         ordered: whether the other server keeps the order of the transactions of each origin.
         """
         self._wanted = fingerprints
@@ -128,6 +129,7 @@ class Matching:
         self._number += 1
         fingerprint = unit.fingerprint() if unit.second in self._seconds else None
         places = self._places.get(fingerprint, []) if fingerprint else []
+        self._pass_delivered(unit)
         delivered = self._ends_delivered(unit, fingerprint)
         self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in places}
         for place, run in self._runs.items():
@@ -144,6 +146,13 @@ class Matching:
         if delivered:
             self._of_origin.pop(unit.origin, None)
         self._previous = unit
+
+    def _pass_delivered(self, unit: Unit[Segment]) -> None:
+        """Note that all units of an origin before this one were delivered, if it is the first since the known time."""
+        last = self._last_of.get(unit.origin)
+        if last and last.is_any and unit.second >= last.second:
+            del self._last_of[unit.origin]
+            self._of_origin.pop(unit.origin, None)
 
     def _ends_delivered(self, unit: Unit[Segment], fingerprint: Fingerprint | None) -> bool:
         """Return whether this is the last delivered unit of its origin, so that all before it were delivered.

@@ -87,7 +87,8 @@ def relocated(
     scanner: reads the new server's binlog.
     at: the position on the other server.
     fingerprints: of the last delivered transactions, oldest first.
-    last_of: by server id, the last transaction that was read from its origin; that of the new server counts.
+    last_of: by server id, up to which transaction all were delivered, in that server's own order; that of the new
+        server counts.
     decoder_at: returns a new decoder of the stream that begins at a position.
     now: this machine's clock, seconds since 1970.
     Raises SourceUnavailable, SourceRefused, PositionLost.

@@ -292,7 +292,7 @@ class Dump:
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
         scanner = Scanner(session, server, self._config, self._source, self.opened)
-        source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
+        source = Source(self._source.host, self._source.port, server.uuid, server.server_id, server.keeps_order)
         if self._resume.at.journal and self._current_source.elsewhere(server, self._source):
             self._move(scanner, source, upstream)
         if not self._resume.at.journal:

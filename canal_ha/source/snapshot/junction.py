@@ -10,6 +10,7 @@ until the pieces of the read have entered.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from canal_ha.source.snapshot.window import KeyTexts, Window
 
 _POLL_S = 0.02  # an idle stream passes the end of the binlog without a segment
 _BEHIND_S = 0.2  # between looks at a stream that may be far behind
+_FLOWS_S = 1.0  # behind a segment of the feed, changes still flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Junction:
         self._before = before
         self._changed = threading.Condition()  # its lock is the one of the module's text
         self._last: Segment | None = None  # the feed's last segment
+        self._passed_at = -_FLOWS_S  # when it came, monotonic, s
         self._wanted: list[_Wanted] = []
         self._windows: dict[Window, Watched] = {}  # the open ones
         self._due: list[_Due] = []  # in the order of `put`
@@ -137,6 +140,11 @@ class Junction:
                 self._changed.release()
 
     # ---- a snapshot's thread
+
+    @property
+    def flows(self) -> bool:
+        """Whether the feed has brought something a moment ago."""
+        return time.monotonic() - self._passed_at < _FLOWS_S
 
     def open(self, watched: Watched) -> Opened | None:
         """Open a window at the next end of a transaction; `close` ends it. Return None once stopped."""
@@ -240,6 +248,7 @@ class Junction:
     def _pass(self, segment: Segment) -> None:
         self._accept(segment)
         self._last = segment
+        self._passed_at = time.monotonic()
         if self._windows:
             self._record(segment)
 

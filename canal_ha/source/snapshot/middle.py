@@ -93,7 +93,7 @@ class Middle:
         """Return the values of one key in this order; None if there are fewer keys."""
         sql = f"SELECT {self._columns} {self._from} FORCE INDEX ({self._index}){_where(conditions)}"
         rows = read_rows(self._session, f"{sql} ORDER BY {order} LIMIT 1 OFFSET {offset}", _KEY_BYTES)
-        return [value or b"" for value in values_of(rows)] if rows.count else None
+        return [value or b"" for value in values_of(rows.whole())] if rows.count else None
 
     def _texts(self, values: list[bytes]) -> Key:
         return tuple(column.text(value) for column, value in zip(self._key.columns, values, strict=True))

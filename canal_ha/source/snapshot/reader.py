@@ -18,6 +18,7 @@ from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
+from canal_ha.model.buffers import Buffers
 from canal_ha.model.condition import names_in
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
@@ -32,7 +33,7 @@ from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
-from canal_ha.source.snapshot.result_set import RawRows, values_of
+from canal_ha.source.snapshot.result_set import RawRows, RowPiece, values_of
 from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
@@ -41,6 +42,9 @@ from canal_ha.source.snapshot.window import Window
 from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
 LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
+_PIECE_BYTES = 512 << 10  # of a chunk's rows, as the server sends them, that enter the stream at once
+_LIVE_PIECE_BYTES = 256 << 10  # the same while changes flow in the stream
+_LIVE_AHEAD_BYTES = 512 << 10  # of the stream, that no GET has taken, when a piece enters while changes flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class SnapshotReader:
         limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
         ended: Callable[[SnapshotState], None],
+        await_taken: Callable[[int], None] = lambda most: None,
         name: str = "",
         random: Callable[[], float] | None = None,
     ) -> None:
@@ -86,6 +91,7 @@ class SnapshotReader:
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
         ended: called with the state when an error ends the snapshot.
+        await_taken: see FeedRequest.
         name: of the threads.
         random: see Backoff.
         """
@@ -97,6 +103,9 @@ class SnapshotReader:
         self._limits = limits
         self._rate = Rate(limits.rows_per_s)
         self._pacing = threading.Lock()  # of the rate
+        self._turn = threading.Lock()  # of the thread whose piece enters while changes flow
+        self._await_taken = await_taken
+        self._buffers = Buffers()
         self._failing = failing
         self._ended = ended
         self._random = random or Random().random
@@ -188,6 +197,7 @@ class SnapshotReader:
         if source.way is Visibility.LOCKING_READ:
             limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
         target = self._target(source, name)
+        transactions = self._transactions(source, target)
         pace = Pace(limits, target.size_bytes // target.count if target.count else 0)
         whole = False  # the part is too small to be split
         while self._progress.holds(part):
@@ -202,9 +212,10 @@ class SnapshotReader:
                 if not whole and self._progress.wanted:
                     middle = source.middle(target, part.range, pace.rows)
                     whole = middle is None or not self._progress.split(part, middle)
-                self._read_chunk(source, target, target.key, part, pace)
+                self._read_chunk(source, target, target.key, transactions, part, pace)
             except TableChanged:
                 target = self._target(source, name)
+                transactions = self._transactions(source, target)
             except _Unclear:
                 pace.too_long()  # rows that nobody changes meanwhile come in a smaller chunk
             except SelectTooLong as error:
@@ -238,6 +249,14 @@ class SnapshotReader:
         self._check_condition(target)
         return target
 
+    def _transactions(self, source: SnapshotSource, target: SnapshotTarget) -> SnapshotTransactions:
+        """Return what makes the segments of a table."""
+        name = source.name
+        history = History(lambda schema, table: target.definition).view(None)
+        return SnapshotTransactions(
+            target.table, self._progress.state.id, lambda at: self._make_decoder(name, at, history), self._buffers
+        )
+
     def _check_condition(self, target: SnapshotTarget) -> None:
         """Raise SnapshotRefused if the rows that come would tell values of a protected column."""
         schema = target.table.schema
@@ -263,18 +282,24 @@ class SnapshotReader:
         return self._watched.setdefault((table, key), made)
 
     def _read_chunk(
-        self, source: SnapshotSource, target: SnapshotTarget, key: TableKey, part: SnapshotPart, pace: Pace
+        self,
+        source: SnapshotSource,
+        target: SnapshotTarget,
+        key: TableKey,
+        transactions: SnapshotTransactions,
+        part: SnapshotPart,
+        pace: Pace,
     ) -> None:
         """Read one chunk and put it into the stream.
 
-        key: of the target.
+        key, transactions: of the target.
         Raises TableChanged, SelectTooLong, _Unclear, and ends of the reader.
         """
         opened = self._junction.open(self._watching(target.name, key))
         if opened is None:
             raise _ReaderStopped
         try:
-            self._read_window(source, target, key, part, pace, opened)
+            self._read_window(source, target, key, transactions, part, pace, opened)
         finally:
             self._junction.close(opened.window)
 
@@ -283,6 +308,7 @@ class SnapshotReader:
         source: SnapshotSource,
         target: SnapshotTarget,
         key: TableKey,
+        transactions: SnapshotTransactions,
         part: SnapshotPart,
         pace: Pace,
         opened: Opened,
@@ -300,29 +326,63 @@ class SnapshotReader:
         where = self._progress.state.where.get(target.name, "")
         read = source.read(target, part.range, where, limit, self._limits.bytes_most, reached, self._pause)
         rows = read.rows
-        pace.took(rows.count, len(rows.packets), read.seconds)
-        after = None if rows.complete and rows.count < limit else key.texts(values_of(rows))
-        chunk = _Chunk(rows, target, key, self._progress.state.id, source.name, self._make_decoder)
+        pace.took(rows.count, rows.size, read.seconds)
+        chunk = _Chunk(rows, target, key, source.name, transactions)
         if window.recorded:
-            window.read(chunk.keys(chunk.segment(opened.at, ())))
+            window.read(chunk.keys(opened.at))
+        for piece in rows.pieces(self._piece_bytes):
+            whole = piece.first + piece.count == rows.count and rows.complete and rows.count < limit
+            after = None if whole else key.texts(values_of(piece))
+            if not self._put(window, read.end, partial(self._made, chunk, window, part, piece, after)):
+                self._rest(piece.first, began)
+                self._not_put(window, read.end)
+                return
+        self._rest(rows.count, began)
 
-        def made(at: LogPosition) -> Segment | None:
-            segment = chunk.made(window, at)
-            state = self._progress.put(part, rows.count, after)
-            return _ending(segment, at, state) if state else None
+    def _piece_bytes(self) -> int:
+        """Return how many bytes of rows enter the stream at once."""
+        return _LIVE_PIECE_BYTES if self._junction.flows else _PIECE_BYTES
 
-        if self._junction.put(window, read.end, made):
-            self._rest(rows.count, began)
-        elif self._stopping.is_set():
+    def _put(self, window: Window, end: Reached, made: Callable[[LogPosition], Segment | None]) -> bool:
+        """Put a piece of a chunk into the stream; see Junction.put.
+
+        While changes flow, the client gets them soon: only a little of the snapshot is before them.
+        """
+        if not self._junction.flows:
+            return self._junction.put(window, end, made)
+        with self._turn:
+            self._await_taken(_LIVE_AHEAD_BYTES)
+            return self._junction.put(window, end, made)
+
+    def _made(
+        self,
+        chunk: _Chunk,
+        window: Window,
+        part: SnapshotPart,
+        piece: RowPiece,
+        after: tuple[str, ...] | None,
+        at: LogPosition,
+    ) -> Segment | None:
+        """Return the segment of a piece; None if nobody is to read the part any more.
+
+        after: the key of its last row; None at the end of the part. at: where the segment stands.
+        """
+        segment = chunk.made(window, piece, at)
+        state = self._progress.put(part, piece.count, after)
+        return _ending(segment, at, state) if state else None
+
+    def _not_put(self, window: Window, end: Reached) -> None:
+        """Raise the reason why a piece did not enter the stream, or wait until the rest can be read again."""
+        if self._stopping.is_set():
             raise _ReaderStopped
-        elif window.refused:
+        if window.refused:
             raise window.refused
-        elif window.altered:
+        if window.altered:
             raise TableChanged
-        elif window.unclear:
+        if window.unclear:
             raise _Unclear
-        elif window.overflowed:
-            self._junction.catch_up(read.end, self._pause)
+        if window.overflowed:
+            self._junction.catch_up(end, self._pause)
 
     def _finish(self, source: SnapshotSource) -> None:
         """Tell the end of a snapshot that was paused behind its last chunk."""
@@ -353,41 +413,36 @@ class _Chunk:
     """The rows of one chunk."""
 
     def __init__(
-        self,
-        rows: RawRows,
-        target: SnapshotTarget,
-        key: TableKey,
-        snapshot: str,
-        source: Source,
-        make_decoder: MakeDecoder,
+        self, rows: RawRows, target: SnapshotTarget, key: TableKey, source: Source, transactions: SnapshotTransactions
     ) -> None:
         schema = target.table.schema
-        self._packets = bytes(rows.packets)
+        self._rows = rows
         self._keys = TableKeys(schema.schema, schema.name, key.names)
         self._source = source
-        history = History(lambda schema, table: target.definition).view(None)
-        self._transactions = SnapshotTransactions(target.table, snapshot, lambda at: make_decoder(source, at, history))
+        self._transactions = transactions
 
-    def segment(self, at: LogPosition, skip: Sequence[int]) -> Segment | None:
-        """Return the entries without some rows, before the entries of an event at this boundary."""
-        return self._transactions.segment(self._packets, replace(at, sub_index=BEFORE), skip)
+    def keys(self, at: LogPosition) -> list[Key]:
+        """Return the keys of all rows in order; [] if the filters drop them. at: a place of the stream."""
+        found: list[Key] = []
+        for piece in self._rows.pieces(lambda: _PIECE_BYTES):
+            if segment := self._segment(piece, at, ()):
+                found += [after for _, after in self._keys.of(segment) if after is not None]
+                segment.recycle()
+        return found
 
-    def keys(self, segment: Segment | None) -> list[Key]:
-        """Return the keys of the rows in order; [] if the filters drop them."""
-        return [] if segment is None else [after for _, after in self._keys.of(segment) if after is not None]
-
-    def made(self, window: Window, at: LogPosition) -> Segment:
-        """Return the segment for the stream, without rows that the window has seen. at: where it stands."""
-        segment = None
+    def made(self, window: Window, piece: RowPiece, at: LogPosition) -> Segment:
+        """Return the segment of a piece, without rows that the window has seen. at: where it stands."""
         if window.recorded and not window.narrowed:
-            segment = self.segment(at, ())
-            window.read(self.keys(segment))
-            if window.unclear:
-                raise _Unclear
-        skip = window.left_out
-        if segment is None or skip:
-            segment = self.segment(at, skip)
-        return segment or marker(replace(at, sub_index=BEFORE), self._source)
+            window.read(self.keys(at))
+        if window.unclear:
+            raise _Unclear
+        behind = piece.first + piece.count
+        skip = [number - piece.first for number in window.left_out if piece.first <= number < behind]
+        return self._segment(piece, at, skip) or marker(replace(at, sub_index=BEFORE), self._source)
+
+    def _segment(self, piece: RowPiece, at: LogPosition, skip: Sequence[int]) -> Segment | None:
+        """Return the entries without some rows, before the entries of an event at this boundary."""
+        return self._transactions.segment(piece.packets, replace(at, sub_index=BEFORE), skip)
 
 
 def _ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:

@@ -6,6 +6,8 @@ socket as they come.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,25 +19,75 @@ from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.session import SourceSession
 
 _RECEIVE_BYTES = 1 << 18
+_GROWTH_BYTES = 1 << 20  # of the memory at a time, at most
+_KEPT_BYTES = 8 << 20  # of the memory, for the next rows
+_MARK_BYTES = 1 << 16  # between places where rows can be parted
 _HEADER = 4
 _NULL = 0xFB
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
 @dataclass(frozen=True, slots=True)
-class RawRows:
-    """Rows of a result set.
+class RowPiece:
+    """Some rows of a result set, one after the other.
 
     packets: of whole rows, each with its header of 4 bytes.
+    first: the number of its first row; the first one of the result set is 0.
     count: of rows.
     last: where the last row's first packet starts; -1 without rows.
+    """
+
+    packets: bytes
+    first: int
+    count: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A place between two rows: bytes and rows before it, and where the row before it starts."""
+
+    size: int
+    count: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """Rows of a result set. Their memory is used again when the next rows of the connection are taken.
+
     complete: whether these are all rows of the result.
     """
 
-    packets: memoryview
-    count: int
-    last: int
+    _data: bytearray
+    _marks: tuple[_Mark, ...]  # the last one is behind all rows
     complete: bool
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._marks[-1].count
+
+    @property
+    def size(self) -> int:
+        """The bytes of their packets."""
+        return self._marks[-1].size
+
+    def whole(self) -> RowPiece:
+        """Return all rows."""
+        (piece,) = self.pieces(lambda: self.size)
+        return piece
+
+    def pieces(self, size: Callable[[], int]) -> Iterator[RowPiece]:
+        """Yield the rows in pieces; one piece without rows if there are none. size: returns the bytes of the next."""
+        marks, at, before = self._marks, 0, _Mark(0, 0, 0)
+        while at < len(marks):
+            at = min(bisect_left(marks, before.size + size(), at, key=lambda mark: mark.size), len(marks) - 1)
+            mark = marks[at]
+            with memoryview(self._data) as view:
+                packets = bytes(view[before.size : mark.size])
+            yield RowPiece(packets, before.count, mark.count - before.count, mark.last - before.size)
+            before, at = mark, at + 1
 
 
 class RowStream:
@@ -45,8 +97,8 @@ class RowStream:
     and PyMySQL's own errors for the server's.
     """
 
-    def __init__(self, session: SourceSession, sql: str) -> None:
-        """Run the SELECT."""
+    def __init__(self, session: SourceSession, sql: str, memory: bytearray | None = None) -> None:
+        """Run the SELECT. memory: for the rows; it grows, and its content does not matter."""
         connection: Any = session.connection
         connection._execute_command(COMMAND.COM_QUERY, sql)
         columns = connection._read_packet()
@@ -56,8 +108,11 @@ class RowStream:
             connection._read_packet()
         connection._read_packet()
         self._session = session
-        self._connection = connection
-        self._data = bytearray()
+        self._rfile = connection._rfile
+        self._first = True
+        self._data = bytearray() if memory is None else memory
+        del self._data[_KEPT_BYTES:]
+        self._taken = self._stop = 0  # what was received and not taken yet lies between these
 
     def take(self, most_bytes: int, most_rows: int = 0) -> RawRows:
         """Return the next rows; stop behind the row that exceeds the bytes, or reaches the number of rows.
@@ -65,28 +120,50 @@ class RowStream:
         most_rows: 0 for any number.
         """
         data = self._data
+        data[: self._stop - self._taken] = data[self._taken : self._stop]
+        self._stop -= self._taken
         found = images.RowPackets()
+        marks: list[_Mark] = []
         while True:
-            state = found.scan(data, len(data), most_rows)
+            state = found.scan(data, self._stop, most_rows)
             if state == images.ERROR:
-                pymysql.err.raise_mysql_exception(bytes(data[found.at + _HEADER :]))
-            if state == images.END:
-                return RawRows(memoryview(data)[: found.at], found.count, found.last, complete=True)
-            if found.count and (found.count == most_rows or found.started > most_bytes):
-                self._data = data[found.started :]
-                return RawRows(memoryview(data)[: found.started], found.count, found.last, complete=False)
-            data += _received(self._session, self._connection)
+                pymysql.err.raise_mysql_exception(bytes(data[found.at + _HEADER : self._stop]))
+            full = found.count > 0 and (found.count == most_rows or found.started > most_bytes)
+            ends = full or state == images.END
+            behind = found.started - (marks[-1].size if marks else 0)
+            if behind >= _MARK_BYTES or (ends and (behind or not marks)):
+                marks.append(_Mark(found.started, found.count, found.last))
+            if ends:
+                self._taken = found.started
+                return RawRows(data, tuple(marks), complete=state == images.END)
+            self._receive()
+
+    def _receive(self) -> None:
+        """Receive at least one byte behind the others."""
+        data = self._data
+        if len(data) - self._stop < _RECEIVE_BYTES:
+            data += bytes(min(max(len(data), _RECEIVE_BYTES), _GROWTH_BYTES))
+        with memoryview(data)[self._stop :] as room:
+            self._stop += _received(self._session, self._buffered if self._first else self._rfile.readinto1, room)
+        self._first = False
+
+    def _buffered(self, room: memoryview) -> int:
+        """Receive what PyMySQL has received already, for which `readinto1` waits for more."""
+        data: bytes = self._rfile.read1(_RECEIVE_BYTES)
+        room[: len(data)] = data
+        return len(data)
 
 
-def read_rows(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+def read_rows(session: SourceSession, sql: str, most_bytes: int, memory: bytearray | None = None) -> RawRows:
     """Run a SELECT and return its rows; stop behind the row that exceeds `most_bytes`. See RowStream."""
-    return RowStream(session, sql).take(most_bytes)
+    return RowStream(session, sql, memory).take(most_bytes)
 
 
-def _received(session: SourceSession, connection: Any) -> bytes:
+def _received(session: SourceSession, receive: Callable[[memoryview], int], room: memoryview) -> int:
+    """Receive at least one byte into the room; return how many."""
     address = session.where.address
     try:
-        received: bytes = connection._rfile.read1(_RECEIVE_BYTES)
+        received = receive(room)
     except TimeoutError as error:
         raise SourceUnavailable(f"{address}: no rows of a snapshot arrived in time") from error
     except OSError as error:
@@ -96,7 +173,7 @@ def _received(session: SourceSession, connection: Any) -> bytes:
     return received
 
 
-def values_of(rows: RawRows) -> list[bytes | None]:
+def values_of(rows: RowPiece) -> list[bytes | None]:
     """Return the values of the last row; None for NULL."""
     data = rows.packets
     content = bytearray()

@@ -135,6 +135,7 @@ class SnapshotSource:
         self.way = visibility(self._session, self.server)
         self._checked: LogPosition | None = None
         self._had: Reached | None = None  # the end of the binlog behind `check`
+        self._memory = bytearray()  # of the rows
 
     def _prepare(self) -> None:
         session = self._session
@@ -187,6 +188,22 @@ class SnapshotSource:
         without_key: return it also if it has no key.
         """
         definition = self.definition(schema, name)
+        while True:
+            target = self._looked_at(schema, name, definition)
+            now = self.definition(schema, name)
+            if now == definition:
+                break
+            definition = now  # a statement altered the table between the questions
+        if target.key is None and not without_key:
+            raise SnapshotRefused(
+                f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, leave"
+                " the table out, or run `canal-ha snapshot resume --without-key` to read it in one go. A key on a part"
+                " of a column, or on an expression, does not help"
+            )
+        return target
+
+    def _looked_at(self, schema: str, name: str, definition: str) -> SnapshotTarget:
+        """Return a table with this definition. Its key is wrong if the table has another definition by now."""
         columns = columns_of(definition)
         if not columns:
             raise SnapshotRefused(f"{schema}.{name}: its definition cannot be read: leave the table out")
@@ -198,12 +215,6 @@ class SnapshotSource:
             }
             key = key_of(columns, collations, self._session.ask(f"SHOW INDEX FROM {table}"))
             sizes = self._session.ask(_SIZES, schema, name)
-        if key is None and not without_key:
-            raise SnapshotRefused(
-                f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, leave"
-                " the table out, or run `canal-ha snapshot resume --without-key` to read it in one go. A key on a part"
-                " of a column, or on an expression, does not help"
-            )
         made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names if key else None)
         count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
         return SnapshotTarget(made, key, definition, count, size)
@@ -250,12 +261,13 @@ class SnapshotSource:
         limit, most_bytes: of the rows; the last row may exceed the bytes.
         reached: what the stream had brought before this call.
         pause: see wait_visible.
-        Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
+        The next call uses their memory again. Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
         with self._reading(target, where):
-            rows = read_rows(self._session, self._select(target, part, where, limit, locks=locks), most_bytes)
+            sql = self._select(target, part, where, limit, locks=locks)
+            rows = read_rows(self._session, sql, most_bytes, self._memory)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()

@@ -121,7 +121,7 @@ class TableWithoutKey:
             state = state.with_piece(rows.count)
             if complete:
                 state = state.behind(whole, int(time.time() * 1000))
-            if not self.junction.enter(partial(self._made, bytes(rows.packets), state.piece_id(piece), state.text)):
+            if not self.junction.enter(partial(self._made, rows.whole().packets, state.piece_id(piece), state.text)):
                 self.pause(0.0)
                 raise SourceUnavailable(
                     f"{self.target.name}: the stream went on with another server: its read begins again"

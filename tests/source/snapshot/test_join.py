@@ -23,7 +23,7 @@ from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
-from canal_ha.source.snapshot.result_set import RawRows, values_of
+from canal_ha.source.snapshot.result_set import RowPiece, values_of
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
@@ -251,7 +251,7 @@ def test_values_of_the_last_row() -> None:
     content = b"\x011\xfb\x00\xfc" + (300).to_bytes(2, "little") + b"x" * 300
     content += b"\xfd" + (70000).to_bytes(3, "little") + b"y" * 70000
     packets = b"\1\0\0\0?" + len(content).to_bytes(3, "little") + b"\5" + content
-    assert values_of(RawRows(memoryview(packets), 2, 5, complete=True)) == values
+    assert values_of(RowPiece(packets, 0, 2, 5)) == values
 
 
 def scanned(data: bytes, step: int, most: int = 0) -> tuple[int, int, int, int]:

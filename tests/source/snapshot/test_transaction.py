@@ -119,6 +119,43 @@ def test_entries_have_the_executed_set() -> None:
     assert segment.position(2).gtid == executed
 
 
+def test_segments_at_several_places() -> None:
+    """One after the other, each has its own place and executed set, and the rest is as that of a new maker."""
+    executed = "cc9eb805-e57b-11f1-8162-02fc00000001:1-"
+    table = SnapshotTable(TableSchema("s", "t", COLUMNS), SERVER)
+    options = DecodeOptions(gtid_on=True, transaction_size=2)
+
+    def maker() -> SnapshotTransactions:
+        return SnapshotTransactions(
+            table,
+            "first",
+            lambda at: decoder(AnyTable(*COLUMNS), options, position=at.offset, gtid_set=at.gtid or None),
+        )
+
+    one = maker()
+    for number, size in enumerate((10, 90_000, 1_200_000, 20)):
+        packets = packet(b"%d" % number, b"x" * size) + packet(b"7", None) * 3000
+        place = replace(
+            PLACE,
+            offset=4 + (number << 32),
+            timestamp_ms=1000 * number,
+            gtid=f"{executed}{number + 1}" if number % 2 else "",
+        )
+        segment, alone = one.segment(packets, place, [1]), maker().segment(packets, place, [1])
+        assert segment is not None
+        assert alone is not None
+        assert bytes(segment.frames) == bytes(alone.frames)
+        assert replace(segment, frames=b"", buffers=None) == replace(alone, frames=b"", buffers=None)
+        assert not segment.cut
+        at = segment.position(0)
+        assert (at.offset, at.sub_index, at.timestamp_ms, at.gtid) == (place.offset, 3, 1000 * number, place.gtid)
+        segment.recycle()
+    elsewhere = one.segment(packet(b"1", b"a"), replace(PLACE, journal="mysql-bin.000002"))
+    assert elsewhere is not None
+    names = [entry.Entry.FromString(raw).header.logfileName for raw in elsewhere.entries()]
+    assert [elsewhere.journal, *names] == ["mysql-bin.000002"] * 4
+
+
 @pytest.mark.parametrize(
     "packets",
     [packet(b"1"), packet(b"1", b"a", b"b"), packet(b"one", b"a"), packet(b"1", b"a")[:-1], b"\1", packet(b"", b"a")],
