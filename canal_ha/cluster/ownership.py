@@ -112,8 +112,10 @@ class Ownership:
     # ---- Znodes
 
     async def get(self, path: str) -> Znode | None:
-        """See Znodes."""
-        return await self._session.get(path)
+        """See Znodes. Raises Fenced if the lease is over when the answer comes: a newer owner may have written it."""
+        node = await self._session.get(path)
+        self._check_lease()
+        return node
 
     async def get_all(self, paths: Sequence[str]) -> tuple[Znode | ZnodeDenied | None, ...]:
         """See Znodes."""
@@ -138,8 +140,7 @@ class Ownership:
 
         The race hears of it: from here if ZooKeeper has refused the epoch, else from the lease itself.
         """
-        if not self.lease_ok():
-            raise Fenced(f"{self.destination}: this node is not its owner any more")
+        self._check_lease()
         try:
             return await self._write(operations)
         except TransactionRefused as refused:
@@ -147,6 +148,10 @@ class Ownership:
             if isinstance(operation, Check) and operation.path == tree.destination(self.destination):
                 self._report_fenced()
             raise
+
+    def _check_lease(self) -> None:
+        if not self.lease_ok():
+            raise Fenced(f"{self.destination}: this node is not its owner any more")
 
     def _report_fenced(self) -> None:
         if not self._over:
@@ -176,7 +181,7 @@ class Ownership:
             return
         except ZooKeeperUnavailable:
             return  # the next connect sets the watch again
-        if path in self._watched and not self._over:
+        if path in self._watched and self.lease_ok():  # else a newer owner may have written the node
             self._watched[path][1](node)
 
     def _look_again(self, path: str) -> None:

@@ -20,12 +20,14 @@ class RunningNode:
     version: the version of its data.
     address: the owner's address.
     active: False if an operator asked the owner to release the node, or the owner is releasing it.
+    successor: the node to which the owner hands the destination, or shall hand it; "" for none.
     """
 
     owner: int
     version: int
     address: str
     active: bool = True
+    successor: str = ""
 
     @classmethod
     def read(cls, node: Znode | None) -> RunningNode | None:
@@ -33,7 +35,7 @@ class RunningNode:
         if node is None:
             return None
         data = RunningData.from_bytes(node.data)
-        return cls(node.owner, node.version, data.address, data.active)
+        return cls(node.owner, node.version, data.address, data.active, data.successor)
 
 
 # ---- facts

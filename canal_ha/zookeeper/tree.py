@@ -2,9 +2,11 @@
 
 /otter/canal
   cluster/{n}                  ephemeral   a live node; n is registerIp:port; its data is the status endpoint
+  nodes/{n}                    persistent  a node that has not ended in good order; it is missing without cluster/{n}
   destinations/{d}             persistent  its data version is the epoch of ownership
-    cluster/{n}                ephemeral   a node that could run this destination
+    cluster/{n}                ephemeral   a node that could run this destination; its data says how well
     running                    ephemeral   {"active":true,"address":"n"}: who runs it
+    paused                     persistent  while it exists, no node of canal-ha runs this destination
     parse                      persistent  where the first client starts, until it has a cursor
     source                     persistent  host:port of the server that was switched to; one for each source of a group
     history[/{n}]              persistent  index of the table history; {n}: of one source of a group
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 
 ROOT = "/otter/canal"
 CLUSTER = f"{ROOT}/cluster"
+NODES = f"{ROOT}/nodes"
 DESTINATIONS = f"{ROOT}/destinations"
 RUNNING_BYTES = 4096  # of the JSON of `running`; an address is far shorter
 
@@ -32,6 +35,11 @@ RUNNING_BYTES = 4096  # of the JSON of `running`; an address is far shorter
 def member(node: str) -> str:
     """Path of a live node. node: registerIp:port."""
     return f"{CLUSTER}/{node}"
+
+
+def known_node(node: str) -> str:
+    """Path of the znode that lasts from a node's first start to its orderly stop. node: registerIp:port."""
+    return f"{NODES}/{node}"
 
 
 def destination(name: str) -> str:
@@ -60,6 +68,11 @@ def tells_who_runs(path: str) -> bool:
 def running(name: str) -> str:
     """Path of the node that names the owner of the destination."""
     return f"{destination(name)}/running"
+
+
+def paused(name: str) -> str:
+    """Path of the node that keeps the destination stopped."""
+    return f"{destination(name)}/paused"
 
 
 def parse(name: str) -> str:
@@ -105,7 +118,7 @@ def strangers(children: Iterable[str]) -> tuple[str, ...]:
 
 
 _CLIENT_ID = re.compile("-?[0-9]{1,5}")
-_BESIDE_CLIENTS = frozenset({"cluster", "running", "parse", "source", "history"})
+_BESIDE_CLIENTS = frozenset({"cluster", "running", "paused", "parse", "source", "history"})
 
 
 def cursor(name: str, client_id: int) -> str:
@@ -130,17 +143,21 @@ class RunningData:
     address: ip:port of the owner; a client without a connection gives its host alone.
     active: False asks the owner to release the node.
     client_id: only a client's node has it.
+    successor: the node that shall run the destination next; "" for any. Canal ignores it.
     """
 
     address: str
     active: bool = True
     client_id: int | None = None
+    successor: str = ""
 
     def to_bytes(self) -> bytes:
         """Return canal's exact text: no blanks, keys in alphabetical order."""
         body: dict[str, object] = {"active": self.active, "address": self.address}
         if self.client_id is not None:
             body["clientId"] = self.client_id
+        if self.successor:
+            body["successor"] = self.successor
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
@@ -156,9 +173,37 @@ class RunningData:
             body = None
         if not isinstance(body, dict):
             return cls(address="")
-        address, client_id = body.get("address"), body.get("clientId")
+        client_id = body.get("clientId")
         return cls(
-            address=address if isinstance(address, str) and address.isprintable() else "",
+            address=_printable(body.get("address")),
             active=body.get("active") is not False,
             client_id=client_id if type(client_id) is int else None,
+            successor=_printable(body.get("successor")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MemberData:
+    """The data of `{d}/cluster/{n}`. A Java node and one of an earlier version write none.
+
+    preferred: the node has all labels that the destination prefers.
+    """
+
+    preferred: bool = True
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON text."""
+        return json.dumps({"preferred": self.preferred}, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> MemberData | None:
+        """Read the data; None if no such node wrote it, so that no destination can be handed to it."""
+        try:
+            body = json.loads(data) if len(data) <= RUNNING_BYTES else None
+        except (ValueError, RecursionError):
+            return None
+        return cls(body.get("preferred") is not False) if isinstance(body, dict) else None
+
+
+def _printable(text: object) -> str:
+    return text if isinstance(text, str) and text.isprintable() else ""
