@@ -110,6 +110,13 @@ MUTANTS = (
         "        self._feed(candidate, i.InstanceStopped())\n"
         "        try:\n            await self._owner.stop(candidate.destination, reason)",
     ),
+    Mutant(
+        "a successor claims before the owner has stopped",
+        RUNNING,
+        "if not (seen.active or paused or now < self._hold_until)",
+        "if not (paused or now < self._hold_until)",
+    ),
+    Mutant("pause not looked at", ELECTION, "created, paused is not None)", "created, False)"),
     # cursors
     Mutant("no flush at the stop", INSTANCE, "            await self._last_flush()", "            pass"),
     Mutant(
@@ -161,6 +168,7 @@ MUTANTS = (
         OWNERSHIP,
         "        self._watched[path] = (watch, changed)",
         "        return",
+        promise="edit-noticed",
     ),
     Mutant(
         "a former owner puts its old cursors back",
@@ -218,8 +226,8 @@ MUTANTS = (
     Mutant(
         "a moved cursor skips what was delivered",
         STREAM,
-        "        self._abandon_ring()\n        self._delivered = self._acked = None\n        if was_open:",
-        "        self._abandon_ring()\n        if was_open:",
+        "        self._delivered = self._acked = self._place = None\n",
+        "        self._place = None\n",
     ),
     Mutant(
         "streams outlive their instance",

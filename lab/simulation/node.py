@@ -81,7 +81,9 @@ class Node:
         self.stopping = False
         self.blip_at = float("-inf")  # when ZooKeeper was out of reach for a moment last
         self.fine_since = simulation.world.seconds()  # when its last fault was over
-        config = CanalConfig(Path("conf"), (), register_ip=f"10.0.0.{number}")
+        config = CanalConfig(
+            Path("conf"), (), register_ip=f"10.0.0.{number}", rebalance_delay_s=simulation.rebalance_delay_s
+        )
         self.cluster = Cluster(
             config, self.process, self.session, self, lambda: self.name, random=self.random, log=simulation.log
         )
@@ -100,7 +102,7 @@ class Node:
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
-            self.cluster.add(destination)
+            self.cluster.add(destination, preferred=number in simulation.preferred)
 
     # ---- Owner
 

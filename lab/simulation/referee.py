@@ -32,6 +32,7 @@ from canal_ha.model.segment import EntryKind
 from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
+from canal_ha.zookeeper.tree import RunningData
 from lab.simulation.source import FILTERS, Server, Source, rows_of
 from lab.simulation.time import World
 from lab.simulation.zookeeper import Ensemble
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lab.simulation.node import Connection, Node
 
 NOTICED_S = 4.0  # a healthy node hears of an edit within this time
+PAUSE_S = 2.0  # a node that was healthy for so long knows which destinations are paused
 LATE_S = 2.5  # a healthy node makes an acknowledged cursor durable within its flush period and this time
 
 PROMISES = {
@@ -61,6 +63,7 @@ PROMISES = {
     "one-owner-serves": "A node answers clients only while it owns the destination.",
     "one-owner-writes": "Only the newest owner of a destination writes its cursors.",
     "own-write-is-no-edit": "An owner does not take its own write for an operator's.",
+    "paused-stays-stopped": "A healthy node stops a paused destination, and none starts it before it is resumed.",
     "redelivery-at-boundary": "A new owner begins to deliver at the boundary of a transaction.",
     "somebody-runs": "When everything works again, exactly one node runs each destination, and `running` names it.",
     "start-is-durable": "A client's first cursor is durable before its SUBSCRIBE is answered.",
@@ -121,6 +124,7 @@ class Consumer:
     edited: bool = False  # the last change of the cursor was an operator's
     noticed: bool = True  # the owner knows of it
     edit_texts: set[str] = field(default_factory=set)
+    edited_to: str = ""  # the operator's last position
     promised: tuple[int, Node, float] | None = None  # after an orderly stop: rows that must not come again
     fresh: bool = False  # nothing was delivered since the last instance started
     begins_again: bool = False  # the running instance changed servers inside a transaction, and began it again
@@ -144,6 +148,7 @@ class Referee:
         self._chosen: dict[str, Server | None] = {}  # by an operator's switch
         self._had_client: set[str] = set()
         self._meddled: dict[str, float] = {}
+        self._paused: dict[str, float] = {}  # since when
         self._world = world
         self._ensemble = ensemble
         self._sources = sources
@@ -226,6 +231,12 @@ class Referee:
                 self._kept_start.setdefault(destination, (row, self._world.seconds()))
             elif name == "running" and len(parts) == 6 and isinstance(operation, Delete):
                 self._released(destination, session_id)
+            elif name == "running" and len(parts) == 6 and isinstance(operation, SetData):
+                data = RunningData.from_bytes(operation.data)
+                if data.successor and not data.active:
+                    self._released(destination, session_id)
+            elif name == "paused":
+                self._pause(destination, paused=isinstance(operation, Create))
 
     def _cursor_written(self, destination: str, client_id: int, session_id: int, data: bytes) -> None:
         consumer, source = self.consumer(destination, client_id), self._sources[destination]
@@ -275,6 +286,7 @@ class Referee:
         consumer.processed = {each for each in consumer.processed if each <= row}
         consumer.spans = [(row, FILTERS[consumer.filter])]
         consumer.edit_texts.add(str(position))
+        consumer.edited_to = str(position)
         self._acked.pop((destination, client_id), None)
         node, instance = self._running.get(destination, (None, None))
         edits, at = consumer.edits, self._world.seconds()
@@ -316,11 +328,26 @@ class Referee:
                     f"{destination}/{identity.client_id}: released at {durable}, {source.row(cursor)} was acknowledged",
                 )
 
+    def _pause(self, destination: str, *, paused: bool) -> None:
+        self.note(f"{destination}: {'paused' if paused else 'resumed'}")
+        self._paused.pop(destination, None)
+        if paused:
+            at = self._paused[destination] = self._world.seconds()
+            self._world.callLater(NOTICED_S, self._must_be_stopped, destination, at)
+
+    def _must_be_stopped(self, destination: str, at: float) -> None:
+        node, _ = self._running.get(destination, (None, None))
+        if node is not None and self._paused.get(destination) == at and node.fine_for(PAUSE_S):
+            self.broke("paused-stays-stopped", f"{destination}: {node.name} still serves")
+
     # ---- what nodes do
 
     def started(self, destination: str, node: Node, instance: Instance) -> None:
         """An instance serves from now on."""
         self.note(f"{destination}: {node.name} serves")
+        paused_at = self._paused.get(destination, float("inf"))
+        if self._world.seconds() > paused_at + PAUSE_S and node.fine_for(PAUSE_S):
+            self.broke("paused-stays-stopped", f"{destination}: {node.name} starts")
         self._running[destination] = (node, instance)
         for (name, client_id), consumer in self._consumers.items():
             cursor = instance.meta.cursor(client_id)
@@ -360,9 +387,10 @@ class Referee:
             consumer = self.consumer(destination, int(str(facts["client_id"])))
             self.note(f"{destination}: {node.name} takes over the edit {facts['position']}")
             self._acked.pop((destination, int(str(facts["client_id"]))), None)
-            if str(facts["position"]) not in consumer.edit_texts:
+            meddled = self._world.seconds() < self._meddled.get(destination, -1.0)
+            if str(facts["position"]) not in consumer.edit_texts and not meddled:
                 self.broke("own-write-is-no-edit", f"{destination}: {node.name} takes {facts['position']} for an edit")
-            consumer.noticed = True
+            consumer.noticed = consumer.edited_to in ("", str(facts["position"]))  # else a newer edit is on its way
         elif name == "stream.moved" and alarm:
             self.consumer(destination, int(str(facts["client_id"]))).begins_again = True
         elif name == "instance.broken":

@@ -371,6 +371,10 @@ class MemoryOrigin:
         """See Origin."""
         return self
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """See Origin."""
+        return None
+
     def tables(self) -> Sequence[tuple[str, str]]:
         """Return nothing: the simulated source has no tables."""
         return ()

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from canal_ha.errors import MetaWriteFailed
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Delete, SetData, Znode
+from canal_ha.zookeeper.operations import Create, Delete, SetData, Znode
 from lab.simulation.node import Node
 from lab.simulation.program import Program
 from lab.simulation.referee import Broken, Referee
@@ -35,6 +35,8 @@ class Simulation:
     clients: client ids of each destination.
     timeout_s: of ZooKeeper sessions.
     flush_period_ms: 0 writes cursors with each ACK.
+    rebalance_delay_s: how long no node must come or go before destinations move; < 0: they never do.
+    preferred: numbers of the nodes that the destinations prefer.
     """
 
     def __init__(
@@ -46,8 +48,12 @@ class Simulation:
         clients: int = 1,
         timeout_s: float = 3.0,
         flush_period_ms: int = 1000,
+        rebalance_delay_s: float = 0.5,
+        preferred: tuple[int, ...] = (1, 2, 3),
     ) -> None:
         self.seed = seed
+        self.rebalance_delay_s = rebalance_delay_s
+        self.preferred = preferred
         self.random = Random(seed)
         self.timeout_s = timeout_s
         self.flush_period_ms = flush_period_ms
@@ -159,6 +165,27 @@ class Simulation:
         if node is not None:
             data = tree.RunningData(tree.RunningData.from_bytes(node.data).address, active=False)
             self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
+
+    def move_destination(self, destination: str) -> None:
+        """Ask the owner to hand the destination to another node, which may be dead."""
+        node = self.ensemble.tree.get(tree.running(destination))
+        if node is not None:
+            owner = tree.RunningData.from_bytes(node.data).address
+            to = self.random.choice([each.name for each in self.nodes if each.name != owner])
+            data = tree.RunningData(owner, successor=to)
+            self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
+
+    def pause_destination(self, destination: str, seconds: float) -> None:
+        """Keep the destination stopped for a while."""
+        path = tree.paused(destination)
+        if path not in self.ensemble.tree and tree.destination(destination) in self.ensemble.tree:
+            self.ensemble.transaction(0, [Create(path)])
+            self.world.callLater(seconds, self.resume_destination, destination)
+
+    def resume_destination(self, destination: str) -> None:
+        """End a pause."""
+        if tree.paused(destination) in self.ensemble.tree:
+            self.ensemble.transaction(0, [Delete(tree.paused(destination))])
 
     def edit_cursor(self, destination: str, client_id: int) -> None:
         """Write a cursor with zkCli: back, forwards, or where it is. Its text is never exactly what a node writes."""
@@ -295,6 +322,10 @@ class Simulation:
             case "ask to release":
                 node.session.watch_delay_s = random.uniform(0.0, self.timeout_s)
                 self.ask_to_release(destination)
+            case "move":
+                self.move_destination(destination)
+            case "pause destination":
+                self.pause_destination(destination, random.uniform(0.0, 6.0))
             case "wall clock steps":
                 node.process.wall_offset_s += random.choice((-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0))
                 if random.random() < 0.7:
@@ -352,14 +383,18 @@ class Simulation:
         end = self.world.seconds() + seconds
         while self.world.seconds() < end:
             self.run(self.random.uniform(0.0, 2 * every_s))
-            self.break_something()
+            with cooperative():  # a node that stops can open a stream
+                self.break_something()
         self.run(self.timeout_s)
-        self.calm()
+        with cooperative():
+            self.calm()
 
     def calm(self) -> None:
         """End all faults."""
         self.fine_since = self.world.seconds()
         self.ensemble.commit_s = 0.0
+        for destination in self.destinations:
+            self.resume_destination(destination)
         for source in self.sources.values():
             for server in source.servers:
                 server.down = False
@@ -427,6 +462,8 @@ FAULTS = {
     "end session": 1,
     "delete running": 1,
     "ask to release": 1,
+    "move": 3,
+    "pause destination": 1,
     "wall clock steps": 1,
     "source cut off": 1,
     "switch source": 2,
@@ -443,13 +480,6 @@ FAULTS = {
 """What can go wrong, and how often beside the others."""
 
 
-def run_seed(seed: int) -> Simulation:
-    """Take a cluster through one run. Raises Broken. Return the simulation."""
-    simulation = prepare(seed)
-    act(simulation)
-    return simulation
-
-
 def prepare(seed: int) -> Simulation:
     """Return the cluster of a seed before anything has happened."""
     shape = Random(f"shape {seed}")
@@ -459,6 +489,7 @@ def prepare(seed: int) -> Simulation:
         clients=shape.choice((1, 1, 2)),
         timeout_s=2.0,
         flush_period_ms=shape.choice((1000, 1000, 1000, 300, 0)),
+        preferred=shape.choice(((1, 2), (1, 2), (2,))),
     )
 
 

@@ -144,6 +144,8 @@ class Ensemble:
         """Put a transaction into the leader's queue. done: called with its result when it is committed or refused."""
 
         def commit() -> None:
+            if session_id and session_id not in self.sessions:
+                return  # the session has ended before, so the leader refuses, and its connection is closed
             try:
                 result: tuple[int, ...] | CanalError = self.transaction(session_id, operations)
             except TransactionRefused as refused:

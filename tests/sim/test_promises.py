@@ -41,6 +41,21 @@ def test_a_seed_repeats_exactly() -> None:
     assert len(traces[0]) > 50
 
 
+def test_no_run_waits_for_another_thread() -> None:
+    """A thread that waits would stop the whole simulation. In this run, a node that stops opens a stream."""
+    assert not run(5528).promise
+
+
+def test_a_late_owner_takes_no_write_of_its_successor_for_an_edit() -> None:
+    """The lease ends while a write has no answer. Then the node reads a cursor that the next owner has written."""
+    assert run(118).what == ""
+
+
+def test_an_owner_that_has_seen_the_first_of_two_edits_goes_on_there_until_it_sees_the_second() -> None:
+    """A follower of ZooKeeper may tell the newest edit late."""
+    assert run(9673).what == ""
+
+
 def test_mutants_apply() -> None:
     """The text of each mutant is in its module as often as the mutant says, and the result compiles."""
     for mutant in MUTANTS:
