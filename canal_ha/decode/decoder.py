@@ -31,6 +31,7 @@ from canal_ha.decode.savepoints import ROLLBACK_TO, SAVEPOINT, behind, last_of_n
 from canal_ha.decode.table_map import TableMap, parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
 from canal_ha.errors import CanalError, ColumnExposed, MalformedEvent, RolledBackLate, TableUnknown
+from canal_ha.model.buffers import Buffers
 from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
@@ -109,8 +110,9 @@ class Decoder:
         self._options = options
         self._tables = tables
         self._history = history
-        gtids = gtid.Gtids(gtid_set) if options.gtid_on and gtid_set is not None else None
-        self._stream = stream.EventStream(journal, position, options.transaction_size, segment_bytes, gtids)
+        self._stream = stream.EventStream(
+            journal, position, options.transaction_size, segment_bytes, self._gtids(gtid_set)
+        )
         self._stream.drop[kinds.INSERT] = options.filter_rows or options.filter_dml_insert
         self._stream.drop[kinds.UPDATE] = options.filter_rows or options.filter_dml_update
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
@@ -133,6 +135,27 @@ class Decoder:
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
+
+    def _gtids(self, gtid_set: str | None) -> gtid.Gtids | None:
+        return gtid.Gtids(gtid_set) if self._options.gtid_on and gtid_set is not None else None
+
+    def read_snapshot(self, mark: bytes, buffers: Buffers) -> None:
+        """Decode the existing rows of a table: each transaction comes whole, in one segment.
+
+        mark: a property, as a field of Header, of each entry with rows.
+        buffers: for the frames of segments.
+        """
+        self._stream.mark = mark
+        self._stream.group.whole = True
+        self._stream.group.buffers = buffers
+
+    def go_to(self, journal: str, position: int, gtid_set: str | None) -> None:
+        """Decode events of another place from now on, which do not begin with a format description.
+
+        The decoder is outside any transaction. The arguments are those of the constructor.
+        """
+        self._journal = journal
+        self._stream.go_to(journal, position, self._gtids(gtid_set))
 
     @property
     def offset(self) -> int:

@@ -1,7 +1,8 @@
 """Buffers: reuses the memory of acknowledged segments for new ones.
 
 A segment's frames are written into a bytearray that is already large enough, so streaming rows does not allocate,
-clear or copy memory. A stream's source thread takes buffers and its ring gives them back; the deque needs no lock.
+clear or copy memory. A stream's source thread takes buffers and its ring gives them back; the deque needs no lock. The
+threads of a snapshot share one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class Buffers:
     def take(self) -> bytearray:
         """Return a buffer that nobody else refers to, with arbitrary contents; a new one if none is free."""
         for _ in range(len(self._free)):
-            buffer, references = _pop(self._free)
+            try:
+                buffer, references = _pop(self._free)
+            except IndexError:  # another thread took the last one
+                break
             if references == _ALONE:
                 return buffer
             self._free.append(buffer)

@@ -9,8 +9,10 @@ from itertools import islice
 
 STEERING = r"\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # what JSON leaves as it is, and terminals obey
 _STEERS = re.compile(f"[{STEERING}\ud800-\udfff]")  # and surrogates, which nobody can print
+_CONTROLS = re.compile(f"[\x00-\x1f{STEERING}\ud800-\udfff]")
 
 EXCERPT_CHARACTERS = 500
+MESSAGE_CHARACTERS = 4000
 NAMES = 5
 
 
@@ -22,6 +24,18 @@ def excerpt(text: str) -> str:
 def printable(text: str) -> str:
     r"""Return the text with escapes, as `\n`, if a character in it does not print: one could steer a terminal."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def message(text: str, *, lines: bool = False) -> str:
+    r"""Return a text for a terminal: escapes as `\n` for the characters that steer it, and at most 4,000 characters.
+
+    lines: the text has several lines, which stay.
+    """
+    shown = _CONTROLS.sub(
+        lambda found: found[0] if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode(),
+        text[:MESSAGE_CHARACTERS],
+    )
+    return shown if len(text) <= MESSAGE_CHARACTERS else f"{shown}…"
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -13,9 +13,11 @@ class GetRequest:
     wait_ms: how long to wait for `fetch_size`; 0.0 takes what is there now, None waits without limit.
     eager: a wait ends as soon as there is anything.
     exact: values are in the exact form (docs/protocol.md#exact), not in canal's.
+    one_server: the client was told its cursor, and takes all entries for those of the cursor's server.
     """
 
     fetch_size: int
     wait_ms: float | None
     eager: bool = False
     exact: bool = False
+    one_server: bool = False

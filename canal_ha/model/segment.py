@@ -36,12 +36,14 @@ class Source:
     address, port: as configured.
     uuid: MySQL's server_uuid; "" on MariaDB.
     server_id: the server's own id; 0 when unknown.
+    keeps_order: whether, as a replica, it commits in its source's order.
     """
 
     address: str
     port: int
     uuid: str = ""
     server_id: int = 0
+    keeps_order: bool = True
 
     @property
     def server(self) -> str:

@@ -34,6 +34,7 @@ from canal_ha.store.take import (
     batch_of,
     before_ddl,
     canal_text,
+    of_one_server,
     take_bytes,
 )
 
@@ -83,6 +84,7 @@ class Ring:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._closed = False
+        self._takers = 0  # threads in await_taken
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # sequence of each segment's first entry
         self._before: list[tuple[int, int, int]] = []  # put_bytes, _put_size and put_rows before each segment
@@ -134,12 +136,37 @@ class Ring:
             self._room.wait_for(lambda: self._closed or self._admits())
             self._check_open()
 
+    def await_taken(self, most_bytes: int) -> None:
+        """Wait until a GET waits for more, or at most so many bytes wait for a GET. Raises RingClosed."""
+        with self._lock:
+            self._takers += 1
+            try:
+                self._room.wait_for(lambda: self._closed or self._taken(most_bytes))
+            finally:
+                self._takers -= 1
+            self._check_open()
+
     # ---- the reactor thread
 
     def available(self, size: int) -> bool:
         """Return whether a GET of `size` can be answered: enough entries wait, or no more can come before an ACK."""
         with self._lock:
+            if self._takers:
+                self._room.notify_all()
             return self._available(size)
+
+    def taken_whole(self) -> bool:
+        """Return whether what was handed out ends with a whole transaction, or nothing was."""
+        with self._lock:
+            return self._whole_seq == self.get_seq
+
+    def next_server(self) -> str:
+        """Return whose entries the next `get` takes, as in LogPosition; "" if none wait or several alternate."""
+        with self._lock:
+            if self.get_seq == self.put_seq:
+                return ""
+            segment = next(self._pieces(self.get_seq + 1, self.get_seq + 1)).segment
+            return "" if segment.part else segment.source.server
 
     def get(self, size: int) -> Batch | None:
         """Take the next entries, at least one, and move the get sequence behind them; None if none wait.
@@ -147,7 +174,7 @@ class Ring:
         size: entries in ITEMSIZE; units of mem_unit bytes in MEMSIZE, checked before each entry, so the last entry may
         exceed the limit.
         DDL isolation puts a DDL entry into a batch of its own. A batch that could take all entries stops at the end of
-        the last complete transaction, unless there is none.
+        the last complete transaction, unless there is none. It has the entries of one server.
         """
         with self._lock:
             first = self.get_seq + 1
@@ -158,8 +185,8 @@ class Ring:
                 count = self._ended_seq - self.get_seq
             if self._ddl_isolation:
                 count = before_ddl(list(self._pieces(first, self.get_seq + count)))
-            last = self.get_seq + count
-            pieces = list(self._pieces(first, last))
+            pieces = of_one_server(list(self._pieces(first, self.get_seq + count)))
+            last = self.get_seq + sum(piece.last - piece.first for piece in pieces)
             batch = batch_of(pieces, last)
             through = self._through(last)
             self._in_flight.append(_InFlight(last, batch.range.end, *through))
@@ -169,7 +196,7 @@ class Ring:
             self.get_bytes, self._get_size, _ = through
             self.get_rows += batch.rows
             self.get_time_ms = batch.range.end.timestamp_ms
-            if self._full() and self._admits():
+            if self._takers or (self._full() and self._admits()):
                 self._room.notify_all()
             return batch
 
@@ -233,6 +260,10 @@ class Ring:
         if self._batch_mode is BatchMode.ITEMSIZE:
             return waiting >= size
         return self._put_size - self._get_size >= size * self._mem_unit
+
+    def _taken(self, most_bytes: int) -> bool:
+        waits = self.armed and not self._available(self.wanted)
+        return waits or self.put_bytes - self.get_bytes <= most_bytes
 
     def _full(self) -> bool:
         return (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from canal_ha.model.batch import Batch, PositionRange
@@ -45,6 +46,15 @@ def before_ddl(pieces: Sequence[Piece]) -> int:
             return max(count + ddl - first, 1)
         count += last - first
     return count
+
+
+def of_one_server(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return the leading pieces from the same server. In a merged stream, pieces of several servers alternate."""
+    first = pieces[0].segment
+    if first.part:
+        return pieces
+    server = first.source.server
+    return list(takewhile(lambda piece: piece.segment.source.server == server, pieces))
 
 
 def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:

@@ -455,3 +455,30 @@ def test_room_is_awaited_like_a_put() -> None:
     store.close()
     with pytest.raises(RingClosed):
         store.await_room()
+
+
+def test_a_snapshot_waits_for_what_no_get_has_taken() -> None:
+    """`await_taken` returns when few bytes wait, or a GET waits for more, and ends with the ring."""
+    store = ring()
+    store.await_taken(0)
+    store.put(rows(3))  # 21 bytes
+    store.await_taken(21)
+    waiting = threading.Thread(target=store.await_taken, args=(7,))
+    waiting.start()
+    store.get(1)
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    store.get(1)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    waiting = threading.Thread(target=store.await_taken, args=(0,))
+    waiting.start()
+    store.wanted, store.armed = 2, True
+    assert not store.available(2)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    store.armed = False
+    closing = threading.Timer(0.05, store.close)
+    closing.start()
+    with pytest.raises(RingClosed):
+        store.await_taken(0)

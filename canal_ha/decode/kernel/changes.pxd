@@ -26,6 +26,7 @@ cdef class Sheet:
     cdef public list changes, plan
     cdef public Marks marks
     cdef public Py_ssize_t since
+    cdef public bint whole
 
     @cython.locals(images=ly.Images, target=c.Target)
     cpdef int rest(self) except -1
@@ -47,7 +48,7 @@ cdef class TableRows:
     cdef bint _same_table(self, e.Entries entry) except -1
     @cython.locals(
         src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
-        after=ly.Layout, layout=ly.Layout, kind=int, op=int
+        after=ly.Layout, layout=ly.Layout, kind=int, op=int, partial=bint
     )
     cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1
     @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.ColumnLayout)
@@ -91,6 +92,10 @@ cdef class MapRows:
 cpdef list entry_rows(e.Entries entry, ly.Images images, object convert)
 @cython.locals(columns=list, values=dict, column=ly.ColumnLayout, start=Py_ssize_t, sql_type=int)
 cdef dict _values(bytes src, ly.Layout layout, object convert)
+@cython.locals(src=bytes, found=list, row=Py_ssize_t)
+cpdef list entry_texts(e.Entries entry, ly.Images images)
+@cython.locals(texts=list, column=ly.ColumnLayout)
+cdef list _all_texts(bytes src, ly.Layout layout)
 @cython.locals(src=bytes, found=list, row=Py_ssize_t)
 cpdef list entry_keys(e.Entries entry, ly.Images images, tuple names)
 @cython.locals(known=dict)

@@ -3,6 +3,7 @@
     TableRows   the rows of chosen tables, typed: a table has a Sheet, and a Sheet has a Target for each wanted column
     MapRows     the rows of all tables, as lists of names and texts
     entry_rows  the rows of one entry as Python's dicts
+    entry_texts the rows of one entry as canal's texts
 
 `step` works until Python has to act, and returns why:
 
@@ -103,14 +104,19 @@ class Marks:
 
 
 class Sheet:
-    """Typed rows of one table, with equal columns. plan: for each column of the layout a Target; None leaves it out."""
+    """Typed rows of one table, with equal columns.
 
-    __slots__ = ("changes", "identity", "marks", "owner", "plan", "since")
+    plan: for each column of the layout a Target; None leaves it out.
+    whole: ask for a layout whenever the images of an update have different columns.
+    """
+
+    __slots__ = ("changes", "identity", "marks", "owner", "plan", "since", "whole")
 
     def __init__(self, owner: Any) -> None:
         """owner: any object of the caller."""
         identities: dict[object, object] = {}
         self.owner = owner
+        self.whole = False
         self.changes = [ly.Images(identities) for _ in range(3)]  # INSERT, UPDATE, DELETE
         self.identity: object = None
         self.plan: list[c.Target | None] = []
@@ -254,7 +260,8 @@ class TableRows:
             if event == k.EVENT_UPDATE and before.names is after.names and not ly.same_key(before, after, src):
                 op = k.INSERT if self._deleted else k.DELETE
                 layout = after if self._deleted else before
-            if layout.identity is not sheet.identity:
+            partial = sheet.whole and event == k.EVENT_UPDATE and before.names is not after.names
+            if partial or layout.identity is not sheet.identity:
                 self.layout = layout
                 return k.LAYOUT
             self._put(src, layout, plan)
@@ -446,6 +453,39 @@ def entry_rows(
         images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
         found.append((_values(src, images.before, convert), _values(src, images.after, convert)))
     return found
+
+
+def entry_texts(entry: e.Entries, images: ly.Images) -> list[tuple[list[str | None], list[str | None]]]:
+    """Return the texts before and after every row of an entry, in the order of their columns; None for NULL.
+
+    entry, images: see entry_rows. Afterwards `images` has the columns of the last row; those of all rows have the same
+    names.
+    Raises Broken.
+    """
+    src = entry.src
+    found = []
+    before: object = None
+    after: object = None
+    for row in range(p.length(entry.rows) >> 1):
+        images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+        if row > 0 and (images.before.names is not before or images.after.names is not after):
+            raise p.Broken("rows of one entry with different columns")
+        before = images.before.names
+        after = images.after.names
+        found.append((_all_texts(src, images.before), _all_texts(src, images.after)))
+    return found
+
+
+def _all_texts(src: bytes, layout: ly.Layout) -> list[str | None]:
+    texts: list[str | None] = []
+    for column in layout.columns:
+        if column.start == k.NULL:
+            texts.append(None)
+        elif p.is_utf8(src, column.start, column.stop):
+            texts.append(t.as_text(src, column.start, column.stop))
+        else:
+            raise p.Broken("a value that is no UTF-8")
+    return texts
 
 
 def entry_keys(

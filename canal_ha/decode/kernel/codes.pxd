@@ -11,10 +11,13 @@ cdef enum:
     DAY = 8
     INSTANT = 9
     NULL = -1
+    TRANSACTIONBEGIN = 1
     ROWDATA = 2
+    TRANSACTIONEND = 3
     EVENT_INSERT = 1
     EVENT_UPDATE = 2
     EVENT_DELETE = 3
+    EVENT_QUERY = 7
     INSERT = 0
     UPDATE = 1
     DELETE = 2

@@ -14,10 +14,13 @@ INSTANT = 9  # 64 bits, microseconds since 1970
 NULL = -1  # instead of a value's start
 
 # EntryProtocol's EntryType and EventType
+TRANSACTIONBEGIN = 1
 ROWDATA = 2
+TRANSACTIONEND = 3
 EVENT_INSERT = 1
 EVENT_UPDATE = 2
 EVENT_DELETE = 3
+EVENT_QUERY = 7
 
 # what happened to a row, in `ops`: the event's type minus one, if there is one
 INSERT = 0

@@ -16,7 +16,7 @@ cpdef bint only_frames(bytes src, Py_ssize_t start) except -1
 
 cdef class Entries(f.Cursor):
     cdef public Py_ssize_t stop, number, sub, journal_start, journal_stop, schema_start, schema_stop
-    cdef public Py_ssize_t snapshot_start, snapshot_stop
+    cdef public Py_ssize_t snapshot_start, snapshot_stop, frame_start
     cdef public Py_ssize_t table_start, table_stop, gtid_start, gtid_stop, store_start, store_stop, sql_start, sql_stop
     cdef public int64_t offset, server_id, time_ms, _offset
     cdef public int kind, event_type
@@ -26,6 +26,8 @@ cdef class Entries(f.Cursor):
 
     @cython.locals(tag=uint64_t)
     cpdef bint next(self) except -1
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t next_unusual(self) except -2
     cpdef int only(self, bytes src) except -1
     @cython.locals(src=bytes, tag=uint64_t, value=int64_t)
     cdef int _entry(self, Py_ssize_t end) except -1

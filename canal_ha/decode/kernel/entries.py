@@ -53,14 +53,15 @@ class Entries(f.Cursor):
     After `next`: number of the entry; sub: its index among neighbours with the same journal and offset; kind: its
     entryType; the fields of its header, texts as start and stop; snapshot: id of the snapshot that read its rows,
     empty for entries of the binlog.
+    After `next_unusual`: frame_start, where the entry's frame begins.
     After `change`: event_type, is_ddl, statement, and `rows`: start and stop of each RowData in turn.
     """
 
     __slots__ = (
-        "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "gtid_start", "gtid_stop", "is_ddl",
-        "journal_start", "journal_stop", "kind", "number", "offset", "rows", "schema_start", "schema_stop", "server_id",
-        "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop", "store_start", "store_stop", "sub",
-        "table_start", "table_stop", "time_ms",
+        "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "frame_start", "gtid_start",
+        "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "rows", "schema_start",
+        "schema_stop", "server_id", "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop", "store_start",
+        "store_stop", "sub", "table_start", "table_stop", "time_ms",
     )  # fmt: skip
 
     def __init__(self, src: bytes, start: int, stop: int) -> None:
@@ -76,6 +77,7 @@ class Entries(f.Cursor):
         self._offset = -1
         self._journal = b""
         self.rows = array("q")
+        self.frame_start = start
 
     def next(self) -> bool:
         """Step to the next entry; return whether there is one. Raises Broken."""
@@ -86,6 +88,20 @@ class Entries(f.Cursor):
                 return True
             self.skip(tag, self.stop)
         return False
+
+    def next_unusual(self) -> int:
+        """Step to the next statement, or to the next rows of an update, as `change` reads them.
+
+        Returns the number of rows, 0 for a statement, -1 at the end. Raises Broken.
+        """
+        self.frame_start = self.pos
+        while self.next():
+            if self.kind == k.ROWDATA:
+                count = self.change()
+                if count == 0 or self.event_type == k.EVENT_UPDATE:
+                    return count
+            self.frame_start = self.pos
+        return -1
 
     def only(self, src: bytes) -> None:
         """Continue with an entry that stands alone. Raises Broken."""

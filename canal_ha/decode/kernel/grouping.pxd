@@ -14,7 +14,7 @@ cdef class Grouping:
     cdef public object buffers
     cdef public Py_ssize_t transaction_size, visible, visible_bytes, settled, settled_bytes, empty_count
     cdef public int64_t empty_ms, given
-    cdef public bint has_rows, cut, undoable, shown
+    cdef public bint has_rows, cut, undoable, shown, whole
 
     @cython.locals(column=c_array)
     cdef int _renew(self, Py_ssize_t entries) except -1

@@ -25,6 +25,7 @@ class Grouping:
     given: how many entries were taken before.
     undoable: inside a transaction, whose entries can be dropped until they are visible.
     shown: whether entries of this transaction became visible before its end.
+    whole: whether transactions become visible at their end alone, however large they are.
     mark_names, mark_ends, mark_counts: the savepoints of this transaction: their names one after the other, where each
     name ends, and how many entries precede what follows it.
     """
@@ -62,6 +63,7 @@ class Grouping:
         "undoable",
         "visible",
         "visible_bytes",
+        "whole",
     )
 
     def __init__(self, transaction_size: int) -> None:
@@ -74,6 +76,7 @@ class Grouping:
         self.given = 0
         self.undoable = False
         self.shown = False
+        self.whole = False
         self.mark_names = bytearray()
         self.mark_ends = array("q")
         self.mark_counts = array("q")
@@ -139,6 +142,8 @@ class Grouping:
 
     def _too_large(self, first: int, first_byte: int) -> bool:
         """Return whether the entries from `first` on are more than a piece."""
+        if self.whole:
+            return False
         return p.length(self.ends) - first >= self.transaction_size or p.size(self.out) - first_byte >= k.PIECE_BYTES
 
     def begin(self) -> None:

@@ -37,6 +37,11 @@ _MORE, _END, _ERROR = 0, 1, 2
 MORE, END, ERROR = _MORE, _END, _ERROR
 
 
+def empty(out: bytearray) -> None:
+    """Drop the content, and keep the memory for the next one."""
+    p.truncate(out, 0)
+
+
 class RowPackets:
     """Finds the rows of a result set in its packets, while they come.
 

@@ -16,7 +16,7 @@ cdef class ColumnLayout:
     cdef public bytes raw_name, raw_type
     cdef public str name, mysql_type
     cdef public Py_ssize_t index, start, stop
-    cdef public int sql_type
+    cdef public int sql_type, cell_type
     cdef public bint key, binary, utc, labelled
     cdef public list variants
     cdef public Variant last

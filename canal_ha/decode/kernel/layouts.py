@@ -41,13 +41,14 @@ class ColumnLayout:
 
     start, stop: the current row's value; start is codes.NULL for none.
     sql_type: its type.
+    cell_type: the sqlType of the current row, which counts for NULL, too.
     binary, utc: whether its texts hold bytes, or times in UTC.
     labelled: ENUM or SET.
     """
 
     __slots__ = (
-        "binary", "index", "key", "labelled", "last", "mysql_type", "name", "raw_name", "raw_type", "sql_type",
-        "start", "stop", "utc", "variants",
+        "binary", "cell_type", "index", "key", "labelled", "last", "mysql_type", "name", "raw_name", "raw_type",
+        "sql_type", "start", "stop", "utc", "variants",
     )  # fmt: skip
 
     def __init__(self, raw_name: bytes, raw_type: bytes, index: int, key: bool, sql_type: int) -> None:
@@ -61,7 +62,7 @@ class ColumnLayout:
             raise p.Broken("a column's name or type is no UTF-8") from None
         self.index = index
         self.key = key
-        self.sql_type = sql_type
+        self.sql_type = self.cell_type = sql_type
         self.binary = sql_type in BINARY_TYPES
         self.utc = sql_type == UTC_TYPE
         self.labelled = raw_type[:4].lower() == b"enum" or raw_type[:3].lower() == b"set"
@@ -190,6 +191,7 @@ class Images(f.Cursor):
             if not p.same_bytes(src, pos, end, variant.head):
                 return False
             column.start = k.NULL
+            column.cell_type = variant.sql_type
             return True
         start = pos + variant.head_size
         stop = end - variant.tail_size
@@ -205,7 +207,7 @@ class Images(f.Cursor):
             return False
         column.start = start
         column.stop = stop
-        column.sql_type = variant.sql_type
+        column.sql_type = column.cell_type = variant.sql_type
         return True
 
     def _find(self, column: ColumnLayout, pos: int, end: int) -> bool:
@@ -227,6 +229,7 @@ class Images(f.Cursor):
             or (not null and (self._sql_type == UTC_TYPE) != column.utc)
         ):
             return False
+        column.cell_type = self._sql_type
         if null:
             column.start = k.NULL
         else:

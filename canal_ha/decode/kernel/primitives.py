@@ -470,6 +470,7 @@ def put_frame(
     names: bytes,
     length: int,
     change: int,
+    mark: bytes,
     props: bytes | bytearray,
     rows: int,
     gtid: bytes | bytearray,
@@ -481,11 +482,14 @@ def put_frame(
     Return the length of the Entry.
 
     The other parameters are the Header's fields in order. They are encoded, except numbers: logfileOffset, eventLength,
-    the eventType (change, 0 for none), the rowsCount among the props (0 for none).
+    the eventType (change, 0 for none), the rowsCount among the props (0 for none). `mark` precedes the other props of
+    an entry with rows.
     """
     header = b"%b%b%b%b\x50%b" % (journal, varint(offset), clock, names, varint(length))
     if change:
         header += bytes([0x58, change])
+    if rows:
+        header += mark
     header += props
     if rows:
         number = b"%d" % rows

@@ -20,7 +20,7 @@ cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _REFILL, _LARGE
 cdef class EventStream:
     cdef public bint announced, packets, payload, compressed, prepared, joined, known_format, open, begun,\
         drop_savepoints, drop_statements, has_gtids, hold_xa, holding, wide, without_effect
-    cdef public bytes src, chunk, landing, event_src, clock, journal_field
+    cdef public bytes src, chunk, landing, event_src, clock, journal_field, mark
     cdef public list outers
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, event_start, event_at, event_stop,\

@@ -109,6 +109,7 @@ class EventStream:
         "landings",
         "length",
         "limit",
+        "mark",
         "need",
         "offset",
         "older_plans",
@@ -191,6 +192,7 @@ class EventStream:
         self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 if such changes are filtered out
         self.drop_statements = False  # whether the statements that accompany rows give no entries
         self.drop_savepoints = False  # whether SAVEPOINT gives no entry
+        self.mark = b""  # of entries with rows: see primitives.put_frame
         self.has_gtids = gtids is not None
         self.gtids = gtids
         self.known_gtids = gtid.Gtids("") if gtids is None else gtids
@@ -222,6 +224,15 @@ class EventStream:
         self.journal_field = b"\x08\x01\x12" + p.varint(len(name)) + name + b"\x18"
         self.position = position
         self.base = position & ~0xFFFFFFFF
+
+    def go_to(self, journal: str, position: int, gtids: gtid.Gtids | None) -> None:
+        """Take events from elsewhere on, outside a transaction. The arguments are those of the constructor."""
+        self.set_journal(journal, position)
+        self.offset = position
+        self.has_gtids = gtids is not None
+        self.gtids = gtids
+        self.known_gtids = gtid.Gtids("") if gtids is None else gtids
+        self.take_gtids()
 
     def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
         """Set the plan for the rows of this table id."""
@@ -863,6 +874,7 @@ class EventStream:
                 names,
                 self.length,
                 event_type,
+                self.mark,
                 self.known_gtids.props,
                 rows,
                 self.known_gtids.field,
@@ -877,6 +889,7 @@ class EventStream:
             names,
             self.length,
             event_type,
+            self.mark,
             b"",
             rows,
             b"",
