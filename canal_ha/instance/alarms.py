@@ -20,6 +20,7 @@ MEANINGS = {
     BLOCKED: "its ring is full of batches that it has not acknowledged, so the source is not read",
     DENIED: "ZooKeeper denies the node the right to write its cursor, which advances in memory",
 }
+LAG_LASTS_S = 10.0  # a new feed seems late until the source has said that nothing is newer, which takes a second
 PURGE_MOST_S = 24 * 3600.0  # an expiry of a month is not worth an alarm for a week
 
 
@@ -52,7 +53,7 @@ class Outlook:
 class Alarms:
     """The alarms of one stream. All times are in seconds; 0 turns an alarm off.
 
-    lag_s: a stream may be so far behind its source.
+    lag_s: a stream may be so far behind its source; farther for LAG_LASTS_S is an alarm.
     unmoved_s: a cursor may stand still for so long while rows wait.
     blocked_s: a ring may be full of unacknowledged batches for so long.
     """
@@ -61,6 +62,7 @@ class Alarms:
     unmoved_s: float
     blocked_s: float = 0.0
     active: set[str] = field(default_factory=set)
+    _late_since: float | None = None
     _cursor: LogPosition | None = None
     _moved_at: float = 0.0
     _flow: tuple[int, int] = (-1, -1)
@@ -81,7 +83,12 @@ class Alarms:
         cursor = str(stream.cursor)
         yield from self._set(PURGE, outlook.near, purge_in_s=round(outlook.purge_in_s), cursor=cursor)
         behind = stream.seconds_behind
-        yield from self._set(LAG, 0 < self.lag_s < behind, seconds_behind=round(behind, 1), cursor=cursor)
+        if not 0 < self.lag_s < behind:
+            self._late_since = None
+        elif self._late_since is None:
+            self._late_since = now
+        late = self._late_since is not None and now - self._late_since >= LAG_LASTS_S
+        yield from self._set(LAG, late, seconds_behind=round(behind, 1), cursor=cursor)
         unmoved = 0 < self.unmoved_s < unmoved_for
         yield from self._set(UNMOVED, unmoved, unmoved_s=round(unmoved_for), entries=stream.ring_entries, cursor=cursor)
 

@@ -32,14 +32,16 @@ class Embedded:
         self,
         demand: Callable[[str], Awaitable[None]] | None = None,
         configured: Callable[[str], bool] = lambda destination: False,
+        batch_ids: BatchIds | None = None,
     ) -> None:
         """Begin without instances.
 
         demand: called when a client asks for a destination that does not run here, by SUBSCRIBE or by the ROLLBACK
             that canal's clients send before it; may start the destination (a lazy one) or do nothing.
         configured: whether a destination could run here.
+        batch_ids: gives the ids of batches; None: new ones.
         """
-        self.batch_ids = BatchIds()
+        self.batch_ids = batch_ids or BatchIds()
         self._running: dict[str, Instance] = {}
         self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
         self._demand = demand
@@ -104,17 +106,19 @@ class Embedded:
 
     async def switch_source(self, destination: str, to: str) -> str:
         """See Instance.switch_source. Raises NotRunningHere."""
-        instance = self._running.get(destination)
-        if instance is None:
-            raise NotRunningHere(destination)
-        return await instance.switch_source(to)
+        return await self._here(destination).switch_source(to)
 
     async def change_snapshot(self, destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """See Instance.change_snapshot. Raises NotRunningHere."""
-        instance = self._running.get(destination)
-        if instance is None:
-            raise NotRunningHere(destination)
-        return await instance.change_snapshot(client_id, request)
+        return await self._here(destination).change_snapshot(client_id, request)
+
+    async def tables(self, destination: str) -> Sequence[tuple[str, str]]:
+        """See Instance.tables. Raises NotRunningHere."""
+        return await self._here(destination).tables()
+
+    async def definition(self, destination: str, schema: str, table: str) -> str | None:
+        """See Instance.definition. Raises NotRunningHere."""
+        return await self._here(destination).definition(schema, table)
 
     async def subscribe(
         self,
@@ -164,6 +168,10 @@ class Embedded:
         await self._demanded(identity)
         await (await self._instance(identity)).rollback(identity, batch_id)
 
+    async def in_flight(self, identity: ClientIdentity) -> tuple[int, ...]:
+        """See Instance.in_flight. Raises NotRunningHere."""
+        return (await self._instance(identity)).in_flight(identity)
+
     async def _start_of(self, destination: str) -> None:
         """Wait until a start under way has succeeded or failed."""
         if destination in self._starting:
@@ -179,9 +187,12 @@ class Embedded:
     async def _instance(self, identity: ClientIdentity) -> Instance:
         # a client that watches `running` in ZooKeeper connects within milliseconds of the claim
         await self._start_of(identity.destination)
-        instance = self._running.get(identity.destination)
+        return self._here(identity.destination)
+
+    def _here(self, destination: str) -> Instance:
+        instance = self._running.get(destination)
         if instance is None:
-            raise NotRunningHere(identity.destination)
+            raise NotRunningHere(destination)
         return instance
 
 

@@ -72,6 +72,7 @@ class FeedRequest:
     moved: called before the feed passes on anything of another server.
     behind: an earlier feed of the stream has passed on everything up to here; the ring leaves it out.
     await_room: called before a large event is received; blocks and raises like `accept`.
+    await_taken: waits until a GET waits, or at most so many bytes of segments wait for one; raises like `accept`.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the most that the client's account may read.
@@ -88,6 +89,7 @@ class FeedRequest:
     moved: Callable[[Move], None] = lambda move: None
     behind: LogPosition | None = None
     await_room: Callable[[], None] = lambda: None
+    await_taken: Callable[[int], None] = lambda most: None
     busy: Callable[[bool], None] = lambda busy: None
     exact: bool = False
     within: Within = ANYTHING

@@ -6,7 +6,7 @@ Everything here runs on the reactor thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -145,6 +145,7 @@ class Instance:
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
+        self._flushed_at = reactor.seconds()
         self._start_unwritten = False
         self._unreadable_told = False
         self._compiling = OneAtATime(reactor)  # by account, or by client id without one
@@ -239,6 +240,7 @@ class Instance:
         except Fenced as error:
             self._claim.lost(error)
         else:
+            self._flushed_at = self._reactor.seconds()
             if self._write_error:  # this flush has repeated the write that failed
                 self._write_error = ""
                 self._log.event(self.config.destination, "cursor.written_again")
@@ -313,7 +315,7 @@ class Instance:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         if snapshot.again and start is None:
             await self.change_snapshot(client_id, SnapshotRequest(SnapshotAction.ADD, snapshot.tables))
-        return self.meta.cursor(identity.client_id)
+        return stream.cursor
 
     def era(self, identity: ClientIdentity) -> object | None:
         """Return an object that stays the same while only the client moves its cursor and takes back batches.
@@ -358,6 +360,22 @@ class Instance:
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
             await self._flush_now(identity.client_id)
+
+    def in_flight(self, identity: ClientIdentity) -> tuple[int, ...]:
+        """Return the ids of the client's batches in flight, oldest first. Raises NotSubscribed, NotRunningHere."""
+        return self._subscribed(identity).in_flight
+
+    async def tables(self) -> Sequence[tuple[str, str]]:
+        """Return schema and name of the source's tables. Raises what Origin.tables raises."""
+        self._check()
+        async with self._asking:
+            return await self._run_blocking(self._origin.tables)
+
+    async def definition(self, schema: str, table: str) -> str | None:
+        """See Origin.definition."""
+        self._check()
+        async with self._asking:
+            return await self._run_blocking(lambda: self._origin.definition(schema, table))
 
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
@@ -515,6 +533,7 @@ class Instance:
             batch_mode=self.config.batch_mode.value,
             buffer_size=self.config.buffer_size,
             subscriptions=len(self._streams),
+            flush_age_s=self._reactor.seconds() - self._flushed_at,
             streams=tuple(self._stream_status(stream) for stream in self._streams.values()),
         )
 

@@ -108,6 +108,12 @@ class Origin(Protocol):
         Raises SnapshotRefused if existing rows cannot be read here, and CanalError when the source does not answer.
         """
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """Return the CREATE TABLE statement of a table as it is now; None if the source shows no such table.
+
+        Raises CanalError when the source does not answer.
+        """
+
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """Keep what clients need of the table history, and drop the rest. Called now and then.
 

@@ -62,6 +62,7 @@ class StreamStatus:
     ring_bytes: bytes in the ring.
     ring_bytes_budget: bytes that the ring may hold.
     batches: ids of the batches in flight: delivered and not acknowledged.
+    waiting: GETs of the client that wait for rows.
     oldest_unacked_s: age of the oldest batch in flight, s.
     seconds_behind: lag behind the source, s.
     bytes_behind: lag behind the source, bytes of binlog.
@@ -97,6 +98,7 @@ class StreamStatus:
     ring_bytes: int = 0
     ring_bytes_budget: int = 0
     batches: tuple[int, ...] = ()
+    waiting: int = 0
     oldest_unacked_s: float = -1.0
     seconds_behind: float = -1.0
     bytes_behind: int = -1
@@ -148,6 +150,28 @@ class SourceFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """Where the changes of a destination go with canal.serverMode = kafka.
+
+    servers: the brokers, as configured.
+    position: of the last change that Kafka has; null before the first.
+    commits: transactions of Kafka since this node runs the destination.
+    rows: rows and statements in them.
+    lag_s: age of the newest change in Kafka while others wait, s; 0 when all are there; -1 while unknown.
+    waits_for: what it waits for; "" while it works.
+    error: why it stands still; "" while it works.
+    """
+
+    servers: str
+    position: LogPosition | None = None
+    commits: int = 0
+    rows: int = 0
+    lag_s: float = -1.0
+    waits_for: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceStatus:
     """One running destination.
 
@@ -165,6 +189,9 @@ class InstanceStatus:
     source_switches: changes of the server since this node runs the destination.
     detecting_failures: detecting statements in a row that the server has not answered.
     readers: the connections that read it; see ReaderStatus.
+    queue: where its changes go instead of to clients; null if clients take them. See QueueStatus.
+    flush_age_s: since everything acknowledged was last made durable, or since the start, s. It is not about one cursor
+        that the store refuses.
     """
 
     destination: str
@@ -181,3 +208,5 @@ class InstanceStatus:
     source_switches: int = 0
     detecting_failures: int = 0
     readers: tuple[ReaderStatus, ...] = ()
+    queue: QueueStatus | None = None
+    flush_age_s: float = -1.0

@@ -11,6 +11,7 @@ decoded before the failure. It opens again when its client subscribes.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -54,6 +55,9 @@ class StreamState(Enum):
     PARKED = "parked"
     OPEN = "open"
     FAILED = "failed"
+
+
+_NEVER = 1 << 62  # the size of a GET that only time ends
 
 
 class _Waiting:
@@ -136,6 +140,9 @@ class Stream:
         # They may lie inside a transaction. A cursor never does.
         self._delivered: LogPosition | None = None
         self._acked: LogPosition | None = None
+        self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
+        self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
+        self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
         self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
         self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
@@ -189,12 +196,17 @@ class Stream:
         self._take_form(request.exact)
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
-        if request.wait_ms != 0.0 and not self._filled(enough):
-            await self._wait(enough, request.wait_ms)
+        era = self.era
+        held_back = request.one_server and self._holds_back()
+        if request.wait_ms != 0.0 and self.era is era and (held_back or not self._filled(enough)):
+            await self._wait(_NEVER if held_back else enough, request.wait_ms)
             self._asked_at = self._reactor.seconds()
             if request.exact != self._exact:  # another GET took the stream over
                 raise FormsMixed(self._config.destination, self.client_id)
             self._ensure_open()
+            held_back = request.one_server and self._holds_back()
+        if held_back:
+            return GetAnswer(EMPTY_BATCH_ID)
         batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
@@ -255,7 +267,8 @@ class Stream:
         was_open = self.state is StreamState.OPEN
         self.era = object()
         self._abandon_ring()
-        self._delivered = self._acked = None
+        self._delivered = self._acked = self._place = None
+        self._server = ""
         if was_open:
             self._open()
         else:
@@ -315,6 +328,36 @@ class Stream:
         if self.state is not StreamState.FAILED or self._holds_something():
             self._abandon_ring()
 
+    def _holds_back(self) -> bool:
+        """Return whether the next entries are of another server than the one that the client's cursor names.
+
+        They wait until the client has acknowledged all entries of the former server. Then the era ends, and the client
+        subscribes again. So a position that it stores with the name of a server is of that server's binlog. They do not
+        wait inside a transaction, because a client may acknowledge it only when it is whole: the new server sends it
+        again.
+        """
+        server = self._ring.next_server() if self._ring else ""
+        if not server or server == self._server:
+            return False
+        if self._batches.ids and self._ring and not self._ring.taken_whole():
+            return False
+        if not self._server:
+            self._server = server
+            return False
+        cursor = self._meta.cursor(self.client_id)
+        known = cursor is not None and cursor.server == server
+        if self._batches.ids or not (known or any(move.after.server in ("", server) for move in self._moves)):
+            return True
+        if known:
+            self._place = None
+        else:
+            while (move := self._moves.popleft()).after.server not in ("", server):
+                pass
+            self._place = replace(move.after, server=server)
+        self._server = server
+        self.era = object()
+        return True
+
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
@@ -342,6 +385,7 @@ class Stream:
             raise NotSubscribed(self._config.destination, self.client_id)
         self._check_room()
         self._abandon_ring()
+        self._server = self._server or cursor.server
         self._read_again_through = self._last_of_gone_rings
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor)
@@ -366,6 +410,7 @@ class Stream:
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
                 behind=self._delivered,
                 await_room=ring.await_room,
+                await_taken=ring.await_taken,
                 busy=wakeup.busy,
                 exact=self._exact,
                 within=self.within,
@@ -388,6 +433,7 @@ class Stream:
             self._feed.stop()
         self._ring.close()
         self._ring = self._sink = self._feed = None
+        self._moves.clear()
         self.state = StreamState.PARKED
 
     # ---- reports of the feed's thread, carried over to the reactor
@@ -417,6 +463,7 @@ class Stream:
         """The feed goes on with another server. Move a cursor that stands where the feed stood to the new position."""
         if ring is not self._ring:
             return
+        self._moves.append(move)
         cursor = self._meta.cursor(self.client_id)
         if move.whole and not self._batches.ids and cursor is not None and cursor == move.before:
             # both positions are one place, so the client's mark is still true
@@ -444,6 +491,8 @@ class Stream:
     # ---- waiting
 
     def _filled(self, size: int) -> bool:
+        if size == _NEVER:
+            return False
         return self.state is StreamState.FAILED or (self._ring is not None and self._ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
@@ -506,9 +555,22 @@ class Stream:
         return self._feed.decoded if self._feed else None
 
     @property
+    def cursor(self) -> LogPosition | None:
+        """The client's cursor, or the same place in the binlog of the server whose entries the client gets."""
+        cursor = self._meta.cursor(self.client_id)
+        if cursor is None or self._place is None or cursor.server == self._server:
+            return cursor
+        return replace(self._place, mark=cursor.mark, snapshot=cursor.snapshot)
+
+    @property
     def filter(self) -> str:
         """The filter of the client's subscription."""
         return self._filter
+
+    @property
+    def in_flight(self) -> tuple[int, ...]:
+        """Ids of the batches in flight, oldest first."""
+        return self._batches.ids
 
     @property
     def drained(self) -> bool:
@@ -536,6 +598,7 @@ class Stream:
             "cursor": cursor and replace(cursor, snapshot=""),
             "snapshot": snapshot and {**snapshot.facts(), **self._snapshot_rate.of(snapshot)},
             "batches": self._batches.ids,
+            "waiting": len(self._waiting),
             "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,
         }
         if ring is None or sink is None or feed is None:

@@ -66,6 +66,10 @@ class FilesOrigin:
         """Raise SnapshotRefused."""
         raise SnapshotRefused("its rows come from binlog files, which hold changes alone: a snapshot needs a server")
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """See Origin."""
+        return self._server.fetch(schema, table) if self._server else None
+
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """Do nothing: the table history of files is read again after every start."""
 

@@ -18,6 +18,10 @@ class PlainOrigin:
         self.source_switch: SourceSwitch | None = None
         self._open_feed = open_feed
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """See Origin."""
+        return None
+
     def tables(self) -> Sequence[tuple[str, str]]:
         """See Origin."""
         return [("shop", "orders"), ("shop", "items"), ("other", "t")]

@@ -24,12 +24,21 @@ def test_each_begins_once_and_ends_once() -> None:
     """The lag exceeds the limit, stays there, and goes back."""
     alarms = Alarms(lag_s=10, unmoved_s=0)
     late = replace(STREAM, seconds_behind=11.0)
-    assert [told(alarms, each, 0) for each in (STREAM, late, late, STREAM)] == [
-        [],
-        [("lag", True)],
-        [],
-        [("lag", False)],
-    ]
+    seen = ((STREAM, 0), (late, 1), (late, 10), (late, 11), (late, 12), (STREAM, 13), (late, 14))
+    assert [told(alarms, *each) for each in seen] == [[], [], [], [("lag", True)], [], [("lag", False)], []]
+
+
+def test_a_first_subscription_to_an_idle_database_is_no_lag() -> None:
+    """The newest event is old until the source has said that there is no newer one. It was an alarm at once."""
+    alarms = Alarms(lag_s=300, unmoved_s=0)
+    idle = replace(STREAM, seconds_behind=0.0)
+    seen = (
+        (replace(STREAM, seconds_behind=578.0), 0),
+        (replace(STREAM, seconds_behind=583.0), 5),
+        (idle, 10),
+        (idle, 60),
+    )
+    assert [told(alarms, *each) for each in seen] == [[], [], [], []]
 
 
 def test_a_cursor_stands_still_only_while_rows_wait() -> None:

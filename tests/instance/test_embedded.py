@@ -14,6 +14,7 @@ from canal_ha.errors import MetaUnreadable, NotRunningHere
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
+from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
@@ -99,6 +100,21 @@ class ClosingOrigin(PlainOrigin):
         return ReplayFeed(request, [])
 
 
+def slow_instance(config: InstanceConfig, origin: ClosingOrigin, backend: SlowBackend, batch_ids: BatchIds) -> Instance:
+    """Return an instance whose cursors load when the backend says so."""
+    return Instance(
+        config,
+        origin,
+        lambda edits: backend,
+        UndisputedClaim(lambda error: None),
+        OneThread(),
+        run_blocking=blocking,
+        log=Silent(),
+        flush_period_ms=0,
+        batch_ids=batch_ids,
+    )
+
+
 @pytest.fixture
 def backend() -> SlowBackend:
     return SlowBackend()
@@ -113,17 +129,7 @@ def origin() -> ClosingOrigin:
 def embedded(backend: SlowBackend, origin: ClosingOrigin) -> Embedded:
     """Return an Embedded that has begun to start `example`."""
     embedded = Embedded()
-    instance = Instance(
-        InstanceConfig("example", SourceConfig("127.0.0.1")),
-        origin,
-        lambda edits: backend,
-        UndisputedClaim(lambda error: None),
-        OneThread(),
-        run_blocking=blocking,
-        log=Silent(),
-        flush_period_ms=0,
-        batch_ids=embedded.batch_ids,
-    )
+    instance = slow_instance(InstanceConfig("example", SourceConfig("127.0.0.1")), origin, backend, embedded.batch_ids)
     Deferred.fromCoroutine(embedded.start(instance)).addErrback(lambda failure: failure.trap(MetaUnreadable))
     return embedded
 

@@ -25,7 +25,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.model.snapshot import SnapshotRange, SnapshotState
 from tests.segments import Item, segment
 from tests.sim.replay import ReplayFeed
@@ -686,3 +686,61 @@ def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> N
     assert cursor is not None
     assert (cursor.offset, cursor.consumed) == (200, True)
     assert len(bench.feeds) == 2
+
+
+def test_a_client_that_was_told_its_cursor_gets_the_rows_of_another_server_after_it_subscribes_again() -> None:
+    """First it acknowledges those of the server that it knows. The cursor that it is told then is in the new binlog."""
+    bench = Bench()
+    there = LogPosition("mysql-bin.000007", 4, server="u-2")
+    elsewhere = Source("127.0.0.1", 3307, uuid="u-2")
+    bench.segments = [
+        replace(transactions(1), source=Source("127.0.0.1", 3306, uuid="u-1")),
+        replace(transactions(1, first=1), source=elsewhere, journal=there.journal),
+    ]
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 100, server="u-1", mark="mine"))
+    bench.subscribe()
+    bench.feeds[-1].join()
+    era = bench.stream.era
+
+    def get() -> GetAnswer:
+        return now(bench.stream.get(GetRequest(100, 0.0, one_server=True)))
+
+    first = get()
+    assert bench.bodies(first) == ["begin 0", "rows 0", "end 0"]
+    assert get().batch is None
+    bench.requests[-1].moved(Move(LogPosition(JOURNAL, 200), there, False, {}))
+    bench.reactor.hop()
+    assert get().batch is None
+    assert bench.stream.era is era
+    bench.stream.ack(first.batch_id, "mine")
+    assert get().batch is None
+    assert bench.stream.era is not era
+    cursor = bench.stream.cursor
+    assert cursor is not None
+    assert (cursor, cursor.server, cursor.mark) == (there, "u-2", "mine")
+    assert bench.bodies(get()) == ["begin 1", "rows 1", "end 1"]
+
+
+def test_a_client_gets_a_transaction_of_another_server_if_it_has_a_part_of_one() -> None:
+    """It may acknowledge the part only when the transaction is whole, so the rows of the new server do not wait."""
+    bench = Bench()
+    there = LogPosition("mysql-bin.000007", 4, server="u-2")
+    part = segment([Item(100, EntryKind.BEGIN, b"begin 0"), Item(130, EntryKind.ROWS, b"rows 0")], journal=JOURNAL)
+    bench.segments = [
+        replace(part, source=Source("127.0.0.1", 3306, uuid="u-1"), cut=True),
+        replace(transactions(1), source=Source("127.0.0.1", 3307, uuid="u-2"), journal=there.journal),
+    ]
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 100, server="u-1"))
+    bench.subscribe()
+    bench.feeds[-1].join()
+    era = bench.stream.era
+    bench.requests[-1].moved(Move(LogPosition(JOURNAL, 100), there, False, {}))
+    bench.reactor.hop()
+    answers = [now(bench.stream.get(GetRequest(100, 0.0, one_server=True))) for _ in range(2)]
+    assert [bench.bodies(each) for each in answers] == [["begin 0", "rows 0"], ["begin 0", "rows 0", "end 0"]]
+    assert bench.stream.era is era
+    for each in answers:
+        bench.stream.ack(each.batch_id)
+    cursor = bench.stream.cursor
+    assert cursor is not None
+    assert cursor.server == "u-2"

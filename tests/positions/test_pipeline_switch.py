@@ -1,0 +1,95 @@
+"""What a pipeline's target gets when the source switches and the pipeline dies before it acknowledges."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from canal_ha.errors import PipelineFailed
+from canal_ha.pipeline.engine import PipelineEngine
+from canal_ha.pipeline.portion import Portion
+from canal_ha.pipeline.progress import Progress
+from lab import MariaDB
+from tests.pipeline.driver import described
+from tests.positions.pair import NOTHING, Compared, Writer, paired
+from tests.positions.test_switch import switched
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+class Kept:
+    """A target in memory. ids: of the rows, in order. dies: behind the next commit with rows, once."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.dies = False
+        self._progress: Progress | None = None
+
+    def check(self) -> str:
+        return "memory"
+
+    def stored(self, destination: str) -> Progress | None:
+        return self._progress
+
+    progress = stored
+
+    def commit(self, portion: Portion) -> None:
+        for entry in portion.row_entries():
+            self.ids += [int(after[0] or 0) for _, after in entry.rows]
+        self._progress = portion.progress
+        if self.dies and portion.rows:
+            self.dies = False
+            raise PipelineFailed("died")
+
+    def close(self) -> None: ...
+
+
+class Running:
+    """The pipeline into a target, from the start until it dies or the block ends."""
+
+    def __init__(self, directory: Path, address: str, target: Kept) -> None:
+        pipeline = described(directory, {"servers": address, "destination": "example"}, "copies", tables=("shop.t",))
+        self._engine = PipelineEngine(pipeline, target)
+        self._thread = threading.Thread(target=self._run)
+        self.died = False
+
+    def _run(self) -> None:
+        try:
+            self._engine.run()
+        except PipelineFailed:
+            self.died = True
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        until(lambda: bool(self._engine.states and self._engine.states[0].progress), what="the pipeline to begin")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.stop()
+        self._thread.join()
+
+
+@pytest.mark.nightly("a stream on recorded segments of two servers, tests/instance/test_stream.py")
+def test_rows_committed_behind_a_switch_do_not_come_twice_although_never_acknowledged(tmp_path: Path) -> None:
+    """The servers have no GTIDs in common: the target's progress has to name the server of its position."""
+    target = Kept()
+    with paired(MariaDB, gtid=False) as pair, pair.node().start() as node:
+        with Running(tmp_path, node.address, target) as first:
+            before = Writer(pair.master, 1)
+            before.write(20)
+            until(lambda: len(target.ids) >= 20, what="the master's rows")
+            pair.promote()
+            switched(node, "standby")
+            behind = Writer(pair.standby, 101)
+            behind.write(20)
+            until(lambda: 120 in target.ids, what="the standby's rows")
+            target.dies = True
+            behind.write(5)
+            until(lambda: first.died, what="the end of the pipeline")
+        with Running(tmp_path, node.address, target):
+            behind.write(5)
+            until(lambda: 130 in target.ids, what="the last rows")
+        assert Compared.of(target.ids, [*before.written, *behind.written]) == NOTHING, node.log_file("example")
