@@ -109,8 +109,8 @@ class Wanted(Protocol):
     def table(self, schema: str, table: str) -> bool:
         """Return whether this table is wanted."""
 
-    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
-        """Return the schema of batches of rows with these columns; it ends with META's names.
+    def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
+        """Return the schema of batches of a table's rows with these columns; it ends with META's names.
 
         Fields match columns by name, in any case. A field without a column is NULL.
         """
@@ -123,7 +123,7 @@ class _Everything:
     def table(self, schema: str, table: str) -> bool:
         return True
 
-    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
+    def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
         own = [pa.field(column.name, column_type(column.mysql_type, column.sql_type).arrow) for column in columns]
         return pa.schema([*own, *META])
 
@@ -132,7 +132,7 @@ class _Everything:
 
 
 def read_tables(
-    frames: bytes | memoryview, wanted: Wanted, time_zone: str, seq: int = 0
+    frames: bytes | memoryview, wanted: Wanted, time_zone: str, seq: int = 0, *, whole: bool = False
 ) -> Iterator[tuple[str, str, pa.RecordBatch]]:
     """Yield schema, table and rows.
 
@@ -140,10 +140,11 @@ def read_tables(
     wanted: selects tables and columns.
     time_zone: time zone of the server process.
     seq: value of `seq`, in schemas whose `_position` has that field.
+    whole: refuse rows without all columns; see Pages.
     Raises the same errors as `arrow_message`.
     """
     src = bytes(frames)
-    yield from _read(Entries(src, 0, len(src)), Pages(wanted, time_zone, seq))
+    yield from _read(Entries(src, 0, len(src)), Pages(wanted, time_zone, seq, whole=whole))
 
 
 def _read(entries: Entries, known: Pages) -> Iterator[tuple[str, str, pa.RecordBatch]]:
@@ -166,7 +167,7 @@ def _read(entries: Entries, known: Pages) -> Iterator[tuple[str, str, pa.RecordB
                 yield page.take()
                 page.renew()
             if code == codes.LAYOUT:
-                page.plan(work.layout)
+                page.plan(work.layout, work.entry)
             elif code == codes.STATEMENT:
                 entry = work.entry
                 yield page.statement(entry, entry.text(entry.sql_start, entry.sql_stop))
@@ -190,10 +191,14 @@ def _step(work: TableRows) -> int:
 
 
 class Pages:
-    """A cache of tables and their columns, reused by one reader after the other."""
+    """A cache of tables and their columns, reused by one reader after the other.
 
-    def __init__(self, wanted: Wanted, time_zone: str, seq: int = 0) -> None:
+    whole: raise SinkRefused for a row without all columns of its table, as far as it shows that they are missing.
+    """
+
+    def __init__(self, wanted: Wanted, time_zone: str, seq: int = 0, *, whole: bool = False) -> None:
         self._wanted = wanted
+        self._whole = whole
         self.time_zone = time_zone
         self._seq = seq
         self._spares = Spares()
@@ -213,7 +218,7 @@ class Pages:
         schema, _, table = key.decode().partition("\0")
         page = None
         if self._wanted.table(schema, table):
-            page = _Page(schema, table, self._wanted, self.time_zone, self._seq, self._spares)
+            page = _Page(schema, table, self._wanted, self.time_zone, self._seq, self._spares, whole=self._whole)
         self._pages[key] = page
         return page
 
@@ -225,8 +230,11 @@ class Pages:
 class _Page:
     """A table's Sheet with the types of its columns."""
 
-    def __init__(self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int, spares: Spares) -> None:
+    def __init__(
+        self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int, spares: Spares, *, whole: bool
+    ) -> None:
         self.sheet = Sheet(self)
+        self.sheet.whole = whole
         self._schema = schema
         self._table = table
         self._wanted = wanted
@@ -241,10 +249,16 @@ class _Page:
         self._targets: list[Target | None] = []  # by index of the column
         self._begun = False  # a batch of the current message was taken
 
-    def plan(self, layout: Layout) -> None:
-        """Prepare for rows with these columns."""
+    def plan(self, layout: Layout, entry: Entries) -> None:
+        """Prepare for rows with these columns. entry: the first one with them."""
+        if self.sheet.whole and (layout.partial or self._update_is_partial(entry)):
+            at = f"{entry.text(entry.journal_start, entry.journal_stop)}:{entry.offset}"
+            raise SinkRefused(
+                f"canal: the binlog holds only some columns of {self._schema}.{self._table} at {at}; typed columns"
+                " need binlog_row_image=FULL at the source, and no field filter"
+            )
         self._identity = layout.identity
-        self._fields = self._wanted.fields(layout.columns)
+        self._fields = self._planned(layout.columns)
         self._types = [column_type(column.mysql_type, column.sql_type) for column in layout.columns]
         places = {column.name.lower(): place for place, column in enumerate(layout.columns)}
         own = list(self._fields)[: -len(META)]
@@ -255,6 +269,13 @@ class _Page:
             if place is not None:
                 self._targets[place] = target_of(self._types[place], field.type)
         self.sheet.start(self._identity, self._targets)
+
+    def _update_is_partial(self, entry: Entries) -> bool:
+        """Return whether the images of an update have different columns."""
+        if entry.event_type != codes.EVENT_UPDATE:
+            return False
+        images = self.sheet.changes[codes.EVENT_UPDATE - 1]
+        return images.before.names is not images.after.names
 
     def renew(self) -> None:
         """Start a new batch, after `take` or for a new message."""
@@ -279,7 +300,7 @@ class _Page:
     def statement(self, entry: Entries, sql: str) -> tuple[str, str, pa.RecordBatch]:
         """Return a batch with the row of one statement."""
         self._wanted.statement(sql)
-        schema = self._fields if self._begun and self._fields is not None else self._wanted.fields([])
+        schema = self._fields if self._begun and self._fields is not None else self._planned([])
         marks = Marks()
         marks.put(entry, codes.DDL, 0)
         arrays = [pa.nulls(1, field.type) for field in list(schema)[: -len(META)]]
@@ -296,6 +317,9 @@ class _Page:
         """Release the memory of a message that is read."""
         self._begun = False
         self.sheet.rest()
+
+    def _planned(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
+        return self._wanted.fields(self._schema, self._table, columns)
 
     def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
         columns = EntryColumns(marks, self._spares)

@@ -6,25 +6,18 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from canal_ha import logs
-from canal_ha.client.connector import AT_ONCE_MS, SimpleConnector
-from canal_ha.client.exchange import Access, Exchange
+from canal_ha.client.async_cluster import AsyncClusterConnector
+from canal_ha.client.async_connector import AT_ONCE_MS
 from canal_ha.client.message import Message
-from canal_ha.client.numbering import Numbering
-from canal_ha.client.reading import Reading
 from canal_ha.client.running import TAKEOVER_DELAY_S
+from canal_ha.client.thread_runtime import THREAD, now
 from canal_ha.client.tls import ClientTls
 from canal_ha.config.model import ZooKeeperAccess
-from canal_ha.errors import LocalProtocolError
-from canal_ha.model.batch import EMPTY_BATCH_ID
-from canal_ha.model.place import Place, end_of_read
 from canal_ha.model.position import LogPosition
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
-    from canal_ha.client.arrow import ArrowMessage, Pages
-
-log = logs.get(__name__)
+    from canal_ha.client.arrow import ArrowMessage
 
 
 class ClusterConnector:
@@ -79,41 +72,31 @@ class ClusterConnector:
         tls: ClientTls | None = None,
     ) -> None:
         """Create a connector; see the class. Raises ValueError if `where` names no valid address."""
-        servers = where if isinstance(where, str) else None
-        if servers is not None and not servers.strip():
-            raise ValueError("where: expected ZooKeeper servers, as host:2181,host:2181")
         self.destination = destination
         self.client_id = client_id
-        self._numbering = Numbering()
-        self._pages: Pages | None = None
-        self._private = private
-        self._reading = Reading()
-        self._exchange = Exchange(
-            Access(
-                servers,
-                () if isinstance(where, str) else tuple(where),
-                destination,
-                client_id,
-                username,
-                password,
-                so_timeout_ms,
-                idle_timeout_ms,
-                retry_times,
-                retry_interval_ms,
-                call_timeout_s,
-                rollback_on_connect and not private,
-                rollback_on_disconnect and not private,
-                zk_session_timeout_ms,
-                zk_auth if isinstance(zk_auth, ZooKeeperAccess) else ZooKeeperAccess(zk_auth),
-                takeover_delay_s,
-                private,
-                exact,
-                tls,
-                tuple(snapshot),
-            ),
-            filter,
-            self._numbering.new_connection,
-            judge,
+        self._calls = AsyncClusterConnector(
+            where,
+            destination,
+            client_id,
+            username,
+            password,
+            so_timeout_ms,
+            idle_timeout_ms,
+            filter=filter,
+            retry_times=retry_times,
+            retry_interval_ms=retry_interval_ms,
+            call_timeout_s=call_timeout_s,
+            rollback_on_connect=rollback_on_connect,
+            rollback_on_disconnect=rollback_on_disconnect,
+            zk_session_timeout_ms=zk_session_timeout_ms,
+            zk_auth=zk_auth,
+            takeover_delay_s=takeover_delay_s,
+            private=private,
+            judge=judge,
+            snapshot=snapshot,
+            exact=exact,
+            tls=tls,
+            runtime=THREAD,
         )
 
     # ---- connection
@@ -121,36 +104,36 @@ class ClusterConnector:
     @property
     def filter(self) -> str | None:
         """The filter of the next connection's subscription; None: it does not subscribe."""
-        return self._exchange.filter
+        return self._calls.filter
 
     @property
     def connected(self) -> bool:
         """Whether connect() was called. As in canal, the process need not be active."""
-        return self._exchange.is_open
+        return self._calls.connected
 
     @property
     def active(self) -> bool:
         """Whether this process is the active one; without ZooKeeper, whether connect() was called."""
-        return self._exchange.active
+        return self._calls.active
 
     @property
     def node(self) -> str | None:
         """Address of the connected node; None without a connection."""
-        return self._exchange.node
+        return self._calls.node
 
     @property
     def connection(self) -> int:
         """Number of the connection of the last reply. A new number means: batches in flight are delivered again."""
-        return self._exchange.connection
+        return self._calls.connection
 
     @property
     def standing_by(self) -> str | None:
         """Address of the active process if it is another one; None if none is known."""
-        return self._exchange.standing_by
+        return self._calls.standing_by
 
     def check_valid(self) -> bool:
         """Return whether this process is active and connected."""
-        return self.active and self.node is not None
+        return self._calls.check_valid()
 
     def connect(self) -> None:
         """Find the node, connect, subscribe if there is a filter, and roll back batches in flight.
@@ -159,21 +142,21 @@ class ClusterConnector:
         waits.
         Raises the same errors as every call; afterwards the connector is not connected.
         """
-        self._exchange.open()
+        now(self._calls.connect())
 
     def disconnect(self) -> None:
         """Close the connection and let another process become active; the server keeps subscription and cursor.
 
         Waiting calls of other threads raise ConnectorStopped.
         """
-        self._exchange.close()
+        now(self._calls.disconnect())
 
     def stop_running(self) -> None:
         """Make waiting calls raise ConnectorStopped, now and until the next connect().
 
         Delivered batches can still be acknowledged.
         """
-        self._exchange.stop()
+        self._calls.stop_running()
 
     interrupt = stop_running
 
@@ -190,10 +173,7 @@ class ClusterConnector:
 
     def subscribe(self, filter: str | None = None) -> None:
         """Subscribe on this and every later connection. filter: None or "" keeps the server's."""
-        if self._private:
-            raise LocalProtocolError("this connector is private: create one without private=True to subscribe")
-        self._exchange.call("subscribe", lambda link: link.subscribe(filter))
-        self._exchange.filter = filter or ""
+        now(self._calls.subscribe(filter))
 
     def read_from(
         self, start: str, until: str = "", filter: str = "", snapshot: Sequence[str] = ()
@@ -209,31 +189,20 @@ class ClusterConnector:
         snapshot: tables whose existing rows are read; the read ends behind them.
         Raises LocalProtocolError without private=True, and ValueError for an invalid position.
         """
-        if not self._private:
-            raise LocalProtocolError("create the connector with private=True to read from a position")
-        Place.parse(start), end_of_read(until)
-        with self._exchange.calling():
-            self._reading = Reading(start, until, filter, snapshot)
-            self._exchange.greet = None
-            self._exchange.call("read", self._reading.begin)
-            self._exchange.greet = self._reading.begin
-            return self._reading.begun
+        return now(self._calls.read_from(start, until, filter, snapshot))
 
     @property
     def read_begun(self) -> LogPosition | None:
         """Where the private read began on the newest connection; None if the server did not say."""
-        return self._reading.begun
+        return self._calls.read_begun
 
     def unsubscribe(self) -> None:
         """Unsubscribe; the server also deletes the cursor."""
-        self._exchange.call("unsubscribe", SimpleConnector.unsubscribe)
-        self._exchange.filter = None
+        now(self._calls.unsubscribe())
 
     def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
         """Get a batch and acknowledge it at once. A crash before it is processed loses it."""
-        message = self.get_without_ack(batch_size, timeout_ms)
-        self.ack(message.id)
-        return message
+        return now(self._calls.get(batch_size, timeout_ms))
 
     def get_without_ack(
         self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
@@ -242,15 +211,7 @@ class ClusterConnector:
 
         After a fail-over: the next after the last acknowledged one. Arguments as in SimpleConnector.get_without_ack.
         """
-        with self._exchange.calling():
-            message = self._exchange.call(
-                "fetch the data", lambda link: link.get_without_ack(batch_size, timeout_ms, eager=eager)
-            )
-            if message.id != EMPTY_BATCH_ID:
-                message.id = self._numbering.handed_out(message.id)
-                if self._private:
-                    self._reading.handed_out(message)
-            return message
+        return now(self._calls.get_without_ack(batch_size, timeout_ms, eager=eager))
 
     def get_arrow(
         self,
@@ -261,11 +222,7 @@ class ClusterConnector:
         eager: bool = False,
     ) -> ArrowMessage:
         """Get a batch as Arrow record batches; see SimpleConnector.get_arrow."""
-        from canal_ha.client.arrow import Pages, arrow_message
-
-        with self._exchange.calling():  # the lock also protects the pages in which batches are built
-            self._pages = Pages.kept(self._pages, time_zone)
-            return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
+        return now(self._calls.get_arrow(batch_size, timeout_ms, time_zone=time_zone, eager=eager))
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Never waits for a connection.
@@ -277,35 +234,11 @@ class ClusterConnector:
         mark: text to store with the cursor; see SimpleConnector.ack.
         Raises LocalProtocolError for a batch that was never delivered.
         """
-        if batch_id == EMPTY_BATCH_ID:
-            return
-        with self._exchange.calling():
-            server_id = self._numbering.server_id(batch_id)
-            if server_id is not None and self._exchange.call_if_connected(lambda link: link.ack(server_id, mark)):
-                self._numbering.acknowledged(batch_id)
-                self._reading.acknowledged(batch_id)
-                return
-        log.warning(
-            "client.ack_dropped",
-            destination=self.destination,
-            client_id=self.client_id,
-            batch_id=batch_id,
-            reason="its connection is lost; the batch is delivered again",
-        )
+        now(self._calls.ack(batch_id, mark))
 
     def rollback(self, batch_id: int = 0) -> None:
         """Make the server deliver batches in flight again. batch_id: 0 for all, else this one and later ones.
 
         Does nothing for a batch of a lost connection.
         """
-
-        def roll_back(link: SimpleConnector) -> bool:
-            server_id = self._numbering.server_id(batch_id) if batch_id else 0
-            if server_id is None:
-                return False
-            link.rollback(server_id)
-            return True
-
-        with self._exchange.calling():
-            if self._exchange.call("rollback", roll_back):
-                self._numbering.rolled_back(batch_id)
+        now(self._calls.rollback(batch_id))

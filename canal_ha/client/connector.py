@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from canal_ha.client.link import Link
+from canal_ha.client.async_connector import AT_ONCE_MS, AsyncConnector
 from canal_ha.client.message import Message
+from canal_ha.client.thread_runtime import THREAD, now
 from canal_ha.client.tls import ClientTls
-from canal_ha.decode.kernel.entries import only_frames
-from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
-from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.model.place import Place, end_of_read
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import InitialSnapshot
-from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Accepted, Answer, ClientSession
-from canal_ha.wire.messages import Fetched
+from canal_ha.wire.client_session import LARGEST_FRAME_BYTES
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
-    from canal_ha.client.arrow import ArrowMessage, Pages
-
-AT_ONCE_MS = -1
-WITHOUT_LIMIT_MS = 0
+    from canal_ha.client.arrow import ArrowMessage
 
 
 class SimpleConnector:
@@ -79,44 +71,59 @@ class SimpleConnector:
         exact: bool = True,
         tls: ClientTls | None = None,
     ) -> None:
-        self.host = host
-        self.port = port
-        self.identity = ClientIdentity(destination, client_id, filter or "")
-        self.filter = filter
-        self._username = username
-        self._password = password
-        self._so_timeout_ms = so_timeout_ms
-        self._connect_timeout_ms = so_timeout_ms if connect_timeout_ms is None else connect_timeout_ms
-        self._idle_timeout_ms = idle_timeout_ms
-        self._rollback_on_connect = rollback_on_connect
-        self._rollback_on_disconnect = rollback_on_disconnect
-        self._max_frame_bytes = max_frame_bytes
-        self._link: Link | None = None
-        if not isinstance(snapshot, InitialSnapshot):
-            snapshot = InitialSnapshot(tuple(snapshot), filter or "")
-        self._snapshot = snapshot
-        self._session = ClientSession(exact=exact, snapshot=self._snapshot)
-        self._pages: Pages | None = None
-        if read_ahead and not rollback_on_connect:
-            raise ValueError("read_ahead needs rollback_on_connect")
-        self._read_ahead = read_ahead
-        self._lazy_acks = lazy_acks
-        self._exact = exact
-        self._tls = tls
-        self._asked: int | None = None  # timeout of a GET that was sent ahead and has no reply yet
-        self._ahead: Fetched | None = None  # the reply to a GET that was sent ahead
+        self._calls = AsyncConnector(
+            host,
+            port,
+            destination,
+            client_id,
+            username,
+            password,
+            so_timeout_ms,
+            idle_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            filter=filter,
+            rollback_on_connect=rollback_on_connect,
+            rollback_on_disconnect=rollback_on_disconnect,
+            max_frame_bytes=max_frame_bytes,
+            read_ahead=read_ahead,
+            lazy_acks=lazy_acks,
+            snapshot=snapshot,
+            exact=exact,
+            tls=tls,
+            runtime=THREAD,
+        )
+
+    @property
+    def host(self) -> str:
+        """The server's host."""
+        return self._calls.host
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return self._calls.port
+
+    @property
+    def identity(self) -> ClientIdentity:
+        """Destination, client id, and the filter of the last subscription."""
+        return self._calls.identity
+
+    @property
+    def filter(self) -> str | None:
+        """The filter that connect() subscribes with."""
+        return self._calls.filter
 
     # ---- connection
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection."""
-        return self._link is not None
+        return self._calls.connected
 
     @property
     def local_address(self) -> tuple[str, int]:
         """Host and port of this end of the connection."""
-        return self._linked().local_address
+        return self._calls.local_address
 
     def connect(self) -> None:
         """Connect, authenticate, subscribe if there is a filter, and roll back if rollback_on_connect.
@@ -124,44 +131,19 @@ class SimpleConnector:
         Does nothing if connected. Raises ConnectionLost, ServerRefused or RemoteProtocolError; afterwards the connector
         is not connected.
         """
-        if self._link is not None:
-            return
-        self._link = Link(self.host, self.port, self._connect_timeout_ms, self._tls)
-        self._session = ClientSession(
-            max_frame_bytes=self._max_frame_bytes, only_frames=only_frames, exact=self._exact, snapshot=self._snapshot
-        )
-        try:
-            self._answer()
-            self._ask(self._session.authenticate(self._username, self._password, self._idle_timeout_ms))
-            if self.filter is not None:
-                self.subscribe(self.filter)
-            if self._rollback_on_connect:
-                self.rollback()
-        except BaseException:
-            self._drop()
-            raise
+        now(self._calls.connect())
 
     def disconnect(self) -> None:
         """Close the connection; the server keeps subscription, cursor and batches in flight."""
-        if self._link is None:
-            return
-        try:
-            if self._rollback_on_disconnect and self._session.in_step:  # does not wait for a GET sent ahead
-                self._linked().send(self._session.rollback(self.identity, 0))
-        finally:
-            self._drop()
+        now(self._calls.disconnect())
 
     def interrupt(self) -> None:
         """Make the current request, or the next one, raise ConnectionLost. For signal handlers and other threads."""
-        link = self._link
-        if link is not None:
-            link.interrupt()
+        self._calls.interrupt()
 
     def abort(self) -> None:
         """End the connection at once; a waiting request raises ConnectionLost. Callable from any thread."""
-        link = self._link
-        if link is not None:
-            link.abort()
+        self._calls.abort()
 
     def __enter__(self) -> Self:
         self.connect()
@@ -180,11 +162,7 @@ class SimpleConnector:
         filter: table filter; None or "" keeps the server's.
         tell_cursor: return the server's cursor of this client, with its mark; None if the server does not send it.
         """
-        self._settle()
-        identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
-        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor))
-        self.identity = identity
-        return answer.cursor if isinstance(answer, Accepted) else None
+        return now(self._calls.subscribe(filter, tell_cursor=tell_cursor))
 
     def read_from(
         self, start: str, until: str = "", filter: str = "", snapshot: Sequence[str] = ()
@@ -203,27 +181,15 @@ class SimpleConnector:
             filter keeps. Behind the last of these rows a GET is refused with `end of range`.
         Raises ValueError for an invalid position, and ServerRefused from a node that reads no snapshots like this.
         """
-        place, end = Place.parse(start), end_of_read(until)
-        identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
-        self._settle()
-        answer = self._ask(self._session.read_from(identity, place, end, snapshot))
-        self._ahead = None
-        begin = answer.cursor if isinstance(answer, Accepted) else None
-        if snapshot and not (begin and begin.snapshot):
-            raise ServerRefused(f"{self.host}:{self.port}: this version of the node reads no existing rows: update it")
-        return begin
+        return now(self._calls.read_from(start, until, filter, snapshot))
 
     def unsubscribe(self) -> None:
         """Unsubscribe; the server also deletes the cursor."""
-        self._settle()
-        self._ask(self._session.unsubscribe(self.identity))
-        self._ahead = None
+        now(self._calls.unsubscribe())
 
     def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
         """Get a batch and acknowledge it at once. A crash before it is processed loses it."""
-        message = self.get_without_ack(batch_size, timeout_ms)
-        self.ack(message.id)
-        return message
+        return now(self._calls.get(batch_size, timeout_ms))
 
     def get_without_ack(
         self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
@@ -234,17 +200,7 @@ class SimpleConnector:
         timeout_ms: longest wait for a full batch; -1: do not wait, 0: no limit.
         eager: end the wait as soon as there is an entry. canal's servers and older nodes ignore this.
         """
-        size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
-        timeout_ms = max(timeout_ms, AT_ONCE_MS)
-        self._settle()
-        fetched, self._ahead = self._ahead, None
-        if fetched is None:
-            request = self._session.get(self.identity, size, timeout_ms, eager=eager)
-            fetched = self._fetched(self._ask(request, timeout_ms))
-        if self._read_ahead and timeout_ms != WITHOUT_LIMIT_MS and fetched.batch_id != EMPTY_BATCH_ID:
-            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager))
-            self._asked = timeout_ms
-        return Message(fetched)
+        return now(self._calls.get_without_ack(batch_size, timeout_ms, eager=eager))
 
     def get_arrow(
         self,
@@ -260,10 +216,7 @@ class SimpleConnector:
         time_zone: time zone of a server process that ignores `exact`: it writes TIMESTAMP values in its own zone.
         Also raises SinkRefused for a value that does not fit its column's type; the batch then stays in flight.
         """
-        from canal_ha.client.arrow import Pages, arrow_message
-
-        self._pages = Pages.kept(self._pages, time_zone)
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
+        return now(self._calls.get_arrow(batch_size, timeout_ms, time_zone=time_zone, eager=eager))
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
@@ -273,77 +226,12 @@ class SimpleConnector:
 
         Success has no reply; a failure appears as an error of the next request.
         """
-        if batch_id != EMPTY_BATCH_ID:
-            request = self._session.ack(self.identity, batch_id, mark)
-            lazy = self._lazy_acks and self._asked is None  # a GET sent ahead may wait for this ack's space
-            self._linked().send(request, more=lazy)
+        now(self._calls.ack(batch_id, mark))
 
     def rollback(self, batch_id: int = 0) -> None:
         """Make the server deliver batches in flight again; there is no reply. batch_id: 0 for all, else the oldest."""
-        self._settle()
-        self._ahead = None  # a rollback of the oldest batch includes later ones
-        self._linked().send(self._session.rollback(self.identity, batch_id))
+        now(self._calls.rollback(batch_id))
 
     def check_valid(self) -> bool:
         """Return True: a simple connector is always active."""
-        return True
-
-    # ---- inside
-
-    def _linked(self) -> Link:
-        if self._link is None:
-            raise LocalProtocolError("should connect first")
-        return self._link
-
-    def _settle(self) -> None:
-        """Wait for the reply to a GET that was sent ahead, so that the next reply belongs to the next request.
-
-        An empty reply is discarded, because entries may have arrived since.
-        """
-        if self._asked is not None:
-            wait_ms, self._asked = self._asked, None
-            fetched = self._fetched(self._reply(wait_ms))
-            self._ahead = fetched if fetched.batch_id != EMPTY_BATCH_ID else None
-
-    def _fetched(self, answer: Answer) -> Fetched:
-        if not isinstance(answer, Fetched):
-            raise RemoteProtocolError(f"unexpected reply to GET: {type(answer).__name__}")
-        return answer
-
-    def _ask(self, request: bytes, wait_ms: int = AT_ONCE_MS) -> Answer:
-        """Send a request and wait for its reply. wait_ms: the timeout in a GET."""
-        self._send(request)
-        return self._reply(wait_ms)
-
-    def _send(self, request: bytes) -> None:
-        link = self._linked()
-        try:
-            link.send(request)
-        except BaseException:
-            self._drop()
-            raise
-
-    def _reply(self, wait_ms: int) -> Answer:
-        try:
-            return self._answer(wait_ms)
-        except ServerRefused:
-            if not self._session.in_step:
-                self._drop()
-            raise
-        except BaseException:
-            self._drop()
-            raise
-
-    def _answer(self, wait_ms: int = AT_ONCE_MS) -> Answer:
-        link = self._linked()
-        endless = wait_ms == WITHOUT_LIMIT_MS or self._so_timeout_ms <= 0
-        deadline = None if endless else time.monotonic() + (self._so_timeout_ms + max(wait_ms, 0)) / 1000
-        while (answer := self._session.next()) is None:
-            self._session.receive(link.receive(deadline, self._session.missing))
-        return answer
-
-    def _drop(self) -> None:
-        link, self._link = self._link, None
-        self._asked = self._ahead = None
-        if link is not None:
-            link.close(linger=self._session.unconfirmed)
+        return self._calls.check_valid()

@@ -1,9 +1,9 @@
 """Exchange: a connection to the node that runs the destination, replaced when it fails or the destination moves.
 
 failover.py decides which node to try and when; running.py decides which of several processes is active. Requests are
-sent on the caller's thread. A second thread, coordination.py's, reports changes in ZooKeeper and closes a connection
-that must end while the caller waits on it. `_calling` is held during a whole call; `_lock` guards what both threads use
-and is never held while waiting for a server.
+sent where the caller runs: on its thread, or on its event loop (runtime.py). A second thread, coordination.py's,
+reports changes in ZooKeeper and closes a connection that must end while the caller waits on it. `_calling` is held
+during a whole call; `_lock` guards what both threads use and is never held while waiting for anything.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from canal_ha import logs
 from canal_ha.client import failover as f
-from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.async_connector import AsyncConnector
 from canal_ha.client.coordination import (
     BecameActive,
     Broke,
@@ -33,6 +34,7 @@ from canal_ha.client.coordination import (
 )
 from canal_ha.client.discovery import Discovered, FixedList, split_address
 from canal_ha.client.refusals import as_canal_says, kind_of
+from canal_ha.client.runtime import Runtime
 from canal_ha.client.tls import ClientTls
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import (
@@ -94,7 +96,8 @@ class Exchange:
 
     access: how to reach the destination.
     filter: every connection subscribes with it; None: no subscription.
-    on_connected: called on the caller's thread after each new connection; earlier batches are no longer in flight.
+    on_connected: called in the call that connects, after each new connection; earlier batches are no longer in flight.
+    runtime: where the calls run.
     judge: see ClusterConnector.
     greet (attribute): called first on every connection of a private read; None: nothing is called.
     """
@@ -104,12 +107,15 @@ class Exchange:
         access: Access,
         filter: str | None,
         on_connected: Callable[[], None],
+        runtime: Runtime,
         judge: Callable[[LogPosition | None], None] | None = None,
     ) -> None:
         """Create an exchange; see the class. Raises ValueError if there is no valid address."""
         self.filter = filter
-        self.greet: Callable[[SimpleConnector], None] | None = None
-        self._calling = threading.RLock()
+        self.greet: Callable[[AsyncConnector], Awaitable[None]] | None = None
+        self._runtime = runtime
+        self._calling = runtime.new_turn()
+        self._changes = runtime.new_changes()
         self._access = access
         self._on_connected = on_connected
         self._judge = judge
@@ -124,14 +130,12 @@ class Exchange:
             uniform=random.uniform,
         )
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._coordination: Coordination | None = None
-        self._link: SimpleConnector | None = None
+        self._link: AsyncConnector | None = None
         self._link_attempt = 0
-        self._busy = False  # the caller's thread uses the link and will close it if necessary
+        self._busy = False  # a call uses the link and will close it if necessary
         self._stopped = False
         self._stay = 0  # how often it was opened; a call belongs to one stay
-        self._call_stay: int | None = None  # the stay of the call that holds `_calling`
         self._standing_by: str | None = None
         self._error: CanalError | None = None
         self._gave_up_after = 0
@@ -169,7 +173,7 @@ class Exchange:
 
     # ---- opening and closing
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Connect, or return while another process is active. Closes and raises on the errors of `call`."""
         access = self._access
         with self._lock:
@@ -195,21 +199,21 @@ class Exchange:
                 self._coordination.start()
             self._feed(f.Open(waits=access.servers is not None))
         try:
-            with self._calling:
+            async with self._calling:
                 self._begin_call()
-                if self._ready("connect", stay, self._deadline(), accept_standby=True) is not None:
+                if await self._ready("connect", stay, self._deadline(), accept_standby=True) is not None:
                     with self._lock:
                         self._busy = False
         except BaseException:
-            self._end(stay)
+            await self._end(stay)
             raise
 
-    def close(self) -> None:
-        """Close the connection and stop being active. Waiting calls of other threads raise ConnectorStopped."""
-        self._end(self._stay)
+    async def close(self) -> None:
+        """Close the connection and stop being active. Other calls that wait raise ConnectorStopped."""
+        await self._end(self._stay)
 
-    def _end(self, stay: int) -> None:
-        """Close, unless another thread has closed and opened again meanwhile."""
+    async def _end(self, stay: int) -> None:
+        """Close, unless another caller has closed and opened again meanwhile."""
         with self._lock:
             if stay != self._stay:
                 return
@@ -217,15 +221,17 @@ class Exchange:
             link = None if self._busy else self._link
             if link is not None:
                 self._link = None
-        if link is not None:
-            with suppress(CanalError):
-                link.disconnect()  # linger lets the server read the last acknowledgement
-        with self._lock:
-            self._feed(f.Close())
-            coordination, self._coordination = self._coordination, None
-            self._changed.notify_all()
-        if coordination is not None:
-            coordination.stop()
+        try:
+            if link is not None:
+                with suppress(CanalError):
+                    await link.disconnect()  # linger lets the server read the last acknowledgement
+        finally:
+            with self._lock:
+                self._feed(f.Close())
+                coordination, self._coordination = self._coordination, None
+                self._changes.notify()
+            if coordination is not None:
+                await self._runtime.aside(coordination.stop)
 
     def stop(self) -> None:
         """Make waiting calls raise ConnectorStopped, now and until the next open()."""
@@ -233,63 +239,74 @@ class Exchange:
             self._stopped = True
             if self._busy and self._link is not None:
                 self._link.interrupt()
-            self._changed.notify_all()
+            self._changes.notify()
 
     # ---- calls
 
-    @contextmanager
-    def calling(self) -> Iterator[int]:
-        """Hold the lock of a whole call, and yield its stay. A call within a call has the stay of the outer one.
+    @asynccontextmanager
+    async def calling(self) -> AsyncIterator[int]:
+        """Hold the lock of a whole call, and yield its stay, to which its requests belong.
 
         Raises ConnectorStopped if the stay ends while the call waits for the lock.
         """
         stay = self._stay
-        with self._calling:
-            outer = self._call_stay
-            if outer is None and stay != self._stay:
+        async with self._calling:
+            if stay != self._stay:
                 raise ConnectorStopped(f"{self._access.destination}: stopped")
-            self._call_stay = stay if outer is None else outer
-            try:
-                yield self._call_stay
-            finally:
-                self._call_stay = outer
+            yield stay
 
-    def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
-        """Send a request on the connection there is, or the next one, until it is answered."""
+    async def call(self, what: str, request: Callable[[AsyncConnector], Awaitable[T]], stay: int) -> T:
+        """Send a request on the connection there is, or the next one, until it is answered.
+
+        what: the name of the call, for errors.
+        request: sends it, and returns its answer.
+        stay: as `calling` yields it.
+        """
         deadline = self._deadline()
-        with self.calling() as stay:
-            self._begin_call()
-            while True:
-                ready = self._ready(what, stay, deadline)
-                assert ready is not None  # standing by will not do
-                answer = self._send(*ready, request)
-                if answer is not None and self._answered(*ready):
-                    return answer[0]
+        self._begin_call()
+        while True:
+            ready = await self._ready(what, stay, deadline)
+            assert ready is not None  # standing by will not do
+            answer = await self._send(*ready, request)
+            if answer is not None and self._answered(*ready):
+                return answer[0]
 
-    def call_if_connected(self, request: Callable[[SimpleConnector], None]) -> bool:
-        """Send a request without a reply if this process is connected and active; return whether it was sent."""
-        with self.calling():
-            with self._lock:
-                attempt, link = self._link_attempt, self._link
-                if link is None or self.node is None or not self.active:
-                    return False
-                self._busy = True
-            if self._send(attempt, link, request) is None:
+    async def call_if_connected(self, request: Callable[[AsyncConnector], Awaitable[None]]) -> bool:
+        """Send a request without a reply if this process is connected and active; return whether it was sent.
+
+        Its caller is within `calling`.
+        """
+        with self._lock:
+            attempt, link = self._link_attempt, self._link
+            if link is None or self.node is None or not self.active:
                 return False
-            with self._lock:
-                self._release(link)
-            return True
+            self._busy = True
+        if await self._send(attempt, link, request) is None:
+            return False
+        with self._lock:
+            self._release(link)
+        return True
 
-    def _send(self, attempt: int, link: SimpleConnector, request: Callable[[SimpleConnector], T]) -> tuple[T] | None:
+    async def _send(
+        self, attempt: int, link: AsyncConnector, request: Callable[[AsyncConnector], Awaitable[T]]
+    ) -> tuple[T] | None:
         """Return the reply in a tuple; None if the request failed.
 
-        An interrupt ends the link, because half a packet may have been sent on it.
+        An interrupt ends the link, because half a packet may have been sent on it. A link that stays connected when its
+        request is cancelled is in order.
         """
         try:
-            return (request(link),)
+            return (await request(link),)
         except CanalError as error:
             self._failed(attempt, link, error)
             return None
+        except CancelledError:
+            if link.connected:
+                with self._lock:
+                    self._release(link)
+            else:
+                self._failed(attempt, link, ConnectionLost("cancelled"))
+            raise
         except BaseException as error:
             self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
             raise
@@ -302,9 +319,9 @@ class Exchange:
         with self._lock:
             self._gave_up_after = 0
 
-    def _ready(
+    async def _ready(
         self, what: str, stay: int, deadline: float | None, *, accept_standby: bool = False
-    ) -> tuple[int, SimpleConnector] | None:
+    ) -> tuple[int, AsyncConnector] | None:
         """Return the attempt's number and its connection, made if necessary; sets `_busy`.
 
         what: the name of the call, for errors.
@@ -316,23 +333,22 @@ class Exchange:
         used up.
         """
         while True:
-            with self._changed:
-                while True:
-                    self._feed(f.Tick())
-                    self._raise_what_ends_a_call(what, stay)
-                    if self._failover.state is f.ConnectorState.DIALLING and self.active:
-                        break
-                    if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
-                        self._busy = True
-                        return self._link_attempt, self._link
-                    if accept_standby and self._standing_by is not None:
-                        return None
-                    self._wait(deadline)
-                node, attempt = self._failover.node, self._failover.attempt
-                assert node is not None  # true in DIALLING
-                link = self._new_link(node.address)
-                self._link, self._link_attempt, self._busy = link, attempt, True
-            self._dial(attempt, link, node.address)
+            with self._lock:
+                seen = self._changes.count
+                self._feed(f.Tick())
+                self._raise_what_ends_a_call(what, stay)
+                if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
+                    self._busy = True
+                    return self._link_attempt, self._link
+                dials = self._failover.state is f.ConnectorState.DIALLING and self.active
+                attempt = self._new_attempt() if dials else None
+                if attempt is None and accept_standby and self._standing_by is not None:
+                    return None
+                wait_s = self._wait_s(deadline) if attempt is None else None
+            if attempt is None:
+                await self._changes.wait(seen, wait_s)
+            else:
+                await self._dial(*attempt)
 
     def _raise_what_ends_a_call(self, what: str, stay: int) -> None:
         if self._broken is not None:
@@ -345,8 +361,8 @@ class Exchange:
             tries, self._gave_up_after = self._gave_up_after, 0
             raise as_canal_says(what, tries, self._last_error())
 
-    def _wait(self, deadline: float | None) -> None:
-        """Wait until the state changes or an event is due. Raises WaitedTooLong at the deadline."""
+    def _wait_s(self, deadline: float | None) -> float | None:
+        """Return how long to wait for a change; None for no limit. Raises WaitedTooLong at the deadline."""
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             raise WaitedTooLong(self._missing_condition())
@@ -354,7 +370,7 @@ class Exchange:
         if self._failover.state in (f.ConnectorState.ONLINE, f.ConnectorState.DIALLING):
             due.append(now + LEASE_LOOK_S)
         moments = [moment for moment in due if moment is not None]
-        self._changed.wait(max(0.0, min(moments) - now) if moments else None)
+        return max(0.0, min(moments) - now) if moments else None
 
     def _last_error(self) -> CanalError:
         if self._error is None or self._failover.node is None:
@@ -371,9 +387,17 @@ class Exchange:
 
     # ---- connections
 
-    def _new_link(self, address: str) -> SimpleConnector:
+    def _new_attempt(self) -> tuple[int, AsyncConnector, str]:
+        """Return the attempt's number, its connector and the node's address, in DIALLING; sets `_busy`."""
+        node, attempt = self._failover.node, self._failover.attempt
+        assert node is not None  # true in DIALLING
+        link = self._new_link(node.address)
+        self._link, self._link_attempt, self._busy = link, attempt, True
+        return attempt, link, node.address
+
+    def _new_link(self, address: str) -> AsyncConnector:
         host, port = split_address(address)
-        return SimpleConnector(
+        return AsyncConnector(
             host,
             port,
             self._access.destination,
@@ -388,29 +412,30 @@ class Exchange:
             exact=self._access.exact,
             snapshot=InitialSnapshot(self._access.snapshot, self.filter or ""),
             tls=self._access.tls,
+            runtime=self._runtime,
         )
 
-    def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:
+    async def _dial(self, attempt: int, link: AsyncConnector, address: str) -> None:
         """Connect, subscribe as before, and roll back.
 
         Every CanalError is reported to Failover; only the judge's error is raised.
         """
         try:
             try:
-                link.connect()
+                await link.connect()
             except ServerRefused as error:  # only the authentication refuses a connect()
                 busy = error.code == Busy.code
                 self._failed(attempt, link, error, f.FailureKind.LOST if busy else f.FailureKind.FATAL)
                 return
             self._check_wanted(link)
             if self.greet is not None:
-                self.greet(link)
+                await self.greet(link)
             if self._judge is not None:
-                self._ask_judge(self._judge, link)
+                await self._ask_judge(self._judge, link)
             if self.filter is not None:
-                link.subscribe(self.filter)
+                await link.subscribe(self.filter)
             if self._access.rollback_on_connect:
-                link.rollback()
+                await link.rollback()
             host, port = link.local_address
         except CanalError as error:
             self._failed(attempt, link, error)
@@ -440,7 +465,7 @@ class Exchange:
             if self._coordination is not None:
                 self._coordination.connected_to_node(f"{host}:{port}")
 
-    def _check_wanted(self, link: SimpleConnector) -> None:
+    def _check_wanted(self, link: AsyncConnector) -> None:
         """Raise ConnectionLost for a link that was hung up while it connected, when it had no socket to abort.
 
         Another client may be active by now, and this one must not roll back its batches.
@@ -449,15 +474,15 @@ class Exchange:
             if self._link is not link or not self.active:
                 raise ConnectionLost(f"{link.host}:{link.port}: given up while connecting")
 
-    def _ask_judge(self, judge: Callable[[LogPosition | None], None], link: SimpleConnector) -> None:
+    async def _ask_judge(self, judge: Callable[[LogPosition | None], None], link: AsyncConnector) -> None:
         """Call the judge with the server's cursor. The blank filter leaves the server's filter unchanged."""
-        cursor = None if self.filter is None else link.subscribe("", tell_cursor=True)
+        cursor = None if self.filter is None else await link.subscribe("", tell_cursor=True)
         try:
             judge(cursor)
         except CanalError as error:
             raise _Judged(error) from error
 
-    def _answered(self, attempt: int, link: SimpleConnector) -> bool:
+    def _answered(self, attempt: int, link: AsyncConnector) -> bool:
         """Return whether the answer counts. It does not if the connection or this process's turn has ended meanwhile.
 
         Then the connection ends too: a batch in the answer is in flight there, and only the next connection rolls it
@@ -473,9 +498,7 @@ class Exchange:
         self._failed(attempt, link, over, f.FailureKind.TURN_OVER)
         return False
 
-    def _failed(
-        self, attempt: int, link: SimpleConnector, error: CanalError, kind: f.FailureKind | None = None
-    ) -> None:
+    def _failed(self, attempt: int, link: AsyncConnector, error: CanalError, kind: f.FailureKind | None = None) -> None:
         with self._lock:
             if self._link is link:
                 self._error = error
@@ -490,17 +513,14 @@ class Exchange:
                     )
                 self._feed(f.Failed(attempt, kind or kind_of(error, subscribed=self.filter is not None)))
             self._busy = False
-            self._changed.notify_all()
-        link.abort()  # otherwise disconnect() could send a ROLLBACK for batches that another client has in flight
-        with suppress(CanalError):
-            link.disconnect()
+            self._changes.notify()
+        link.discard()  # disconnect() could send a ROLLBACK for batches that another client has in flight
 
-    def _release(self, link: SimpleConnector) -> None:
-        """Mark the link as unused by the caller's thread; close it if it was hung up meanwhile."""
+    def _release(self, link: AsyncConnector) -> None:
+        """Mark the link as unused by a call; close it if it was hung up meanwhile."""
         self._busy = False
         if self._link is not link:
-            with suppress(CanalError):
-                link.disconnect()
+            link.discard()
 
     def _hang_up(self, attempt: int) -> None:
         if self._link is None or self._link_attempt != attempt:
@@ -508,8 +528,7 @@ class Exchange:
         link, self._link = self._link, None
         link.abort()
         if not self._busy:
-            with suppress(CanalError):
-                link.disconnect()
+            link.discard()
 
     # ---- events
 
@@ -525,7 +544,7 @@ class Exchange:
 
     def _on_news(self, news: News) -> None:
         """Handle news from ZooKeeper. Called on the other thread."""
-        with self._changed:
+        with self._lock:
             directory = self._directory
             assert isinstance(directory, Discovered)  # the other thread exists only with ZooKeeper
             before = self._failover.node
@@ -549,7 +568,7 @@ class Exchange:
             if isinstance(news, RunningIs | NobodyRuns | MembersAre):
                 self._feed(f.Moved())
                 self._log_moved(news, before.address if before is not None else None)
-            self._changed.notify_all()
+            self._changes.notify()
 
     def _log_moved(self, news: News, before: str | None) -> None:
         if isinstance(news, RunningIs) and before is not None and news.address != before:

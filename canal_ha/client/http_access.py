@@ -5,10 +5,14 @@ from __future__ import annotations
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
+from math import inf
 from pathlib import Path
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, build_opener
 
+from canal_ha.client.http_deadline import HttpsUntil, HttpUntil
+
+KEPT_MOST = 8  # contexts of PEM files
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
@@ -38,16 +42,13 @@ class HttpAccess:
         sends = self.user or self.token
         return not (sends and named_by_anybody) or bool(self.tls_ca and url.startswith("https://"))
 
-    def opener(self) -> OpenerDirector:
+    def opener(self, until: float = inf) -> OpenerDirector:
         """Return an opener that logs in, and asks no proxy: a node on loopback is not behind the environment's.
 
+        until: when answers have to be complete, in s of time.monotonic.
         Raises OSError for a PEM file that cannot be used.
         """
-        made = build_opener(
-            ProxyHandler({}),
-            HTTPSHandler(context=_only(self.certificate) if self.certificate else _authorities(self.tls_ca)),
-            _NoRedirects(),
-        )
+        made = build_opener(ProxyHandler({}), HttpUntil(until), HttpsUntil(until, self._context()), _NoRedirects())
         if self.token:
             made.addheaders.append(("Authorization", f"Bearer {self.token}"))
         elif self.user:
@@ -55,15 +56,26 @@ class HttpAccess:
             made.addheaders.append(("Authorization", f"Basic {login}"))
         return made
 
+    def _context(self) -> ssl.SSLContext:
+        if self.certificate:
+            return _only(self.certificate, _changed(self.certificate))
+        return _authorities(self.tls_ca, _changed(self.tls_ca) if self.tls_ca else ())
 
-@cache
-def _authorities(tls_ca: str) -> ssl.SSLContext:
+
+def _changed(file: str) -> tuple[int, ...]:
+    """Return figures that differ after a change of a file. Raises OSError."""
+    found = Path(file).stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(KEPT_MOST)
+def _authorities(tls_ca: str, changed: tuple[int, ...]) -> ssl.SSLContext:
     """Return a context with the authorities of a file, or of the system, which take 35 ms to load."""
     return ssl.create_default_context(cafile=tls_ca or None)
 
 
-@cache
-def _only(certificate: str) -> ssl.SSLContext:
+@lru_cache(KEPT_MOST)
+def _only(certificate: str, changed: tuple[int, ...]) -> ssl.SSLContext:
     """Return a context that accepts the first certificate of a file alone. The others vouch for more nodes."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

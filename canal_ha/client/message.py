@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.errors import RemoteProtocolError
-from canal_ha.model.batch import EMPTY_BATCH_ID
+from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.entry_protocol_pb2 import Entry
 
@@ -39,6 +39,12 @@ class Message:
     def entries(self) -> tuple[Entry, ...]:
         """The parsed entries, in binlog order. Raises RemoteProtocolError."""
         return tuple(map(parse, self.raw_entries))
+
+
+def message_of(answer: GetAnswer) -> Message:
+    """Copy the entries of a node's answer out of its memory."""
+    views = answer.batch.views if answer.batch else ()
+    return Message(Fetched(answer.batch_id, b"".join(views)))
 
 
 def parse(raw: bytes) -> Entry:

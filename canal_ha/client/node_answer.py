@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,14 @@ class OrNull:
     shape: Any
 
 
+MOVE: Mapping[str, Any] = {"destination": str, "moved_from": str, "moved_to": str, "seconds": float}
+PLACED: Mapping[str, Any] = {
+    "destination": str,
+    "runs_on": str,
+    "paused": bool,
+    "stand_by": [str],
+    "preferred": [str],
+}
 POSITION: Mapping[str, Any] = {
     "journal": str,
     "offset": int,
@@ -52,6 +60,7 @@ STREAM: Mapping[str, Any] = {
     "ring_entries": int,
     "ring_capacity": int,
     "batches": [int],
+    "waiting?": int,
     "oldest_unacked_s": float,
     "seconds_behind": float,
     "bytes_behind": int,
@@ -59,9 +68,19 @@ STREAM: Mapping[str, Any] = {
     "parts?": [{"source_address": str, "left_behind": bool}],
     "snapshot?": OrNull(SNAPSHOT),
 }
+QUEUE: Mapping[str, Any] = {
+    "servers": str,
+    "position": OrNull(POSITION),
+    "commits": int,
+    "rows": int,
+    "lag_s": float,
+    "waits_for": str,
+    "error": str,
+}
 STATUS: Mapping[str, Any] = {
     "node": {"address": str, "version": str, "kernel": str, "uptime_s": float},
     "alarms?": [{"text": str}],
+    "unready?": [{"text": str}],
     "destinations": [
         {
             "destination": str,
@@ -70,10 +89,14 @@ STATUS: Mapping[str, Any] = {
             "source_role?": str,
             "detecting_failures?": int,
             "streams": [STREAM],
+            "queue?": OrNull(QUEUE),
             "readers?": [{"account": str, "address": str, "client_id": int, "private": bool}],
         }
     ],
 }
+SETTINGS: Sequence[Any] = [{"key": str, "value": str, "origin": str}]
+NODE_CONFIGURATION: Mapping[str, Any] = {"main_file": str, "destinations": [str], "settings": SETTINGS}
+DESTINATION_CONFIGURATION: Mapping[str, Any] = {"destination": str, "settings": SETTINGS}
 
 
 def check(value: Any, shape: Any, where: str = "it") -> None:

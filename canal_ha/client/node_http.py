@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from http.client import HTTPException
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request
 
 from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.http_deadline import AnswerLate
 from canal_ha.client.node_answer import STATUS, check
 from canal_ha.errors import CanalError, NodeUnreachable
 from canal_ha.model.excerpt import printable
@@ -25,43 +25,50 @@ DEFAULT_URL = "http://127.0.0.1:8089"
 NO_LOGIN = HttpAccess()
 
 
-def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
-    """Fetch a node's status document, which has the shape STATUS. Raises NodeUnreachable with the next thing to check.
+def fetch(
+    url: str, access: HttpAccess = NO_LOGIN, path: str = "/api/v1/status", shape: Mapping[str, Any] = STATUS
+) -> dict[str, Any]:
+    """Fetch a document of a node, by default its status. Raises NodeUnreachable with the next thing to check.
 
     url: of the endpoint; http if it names no scheme.
     access: the login.
+    path: of the document.
+    shape: of the document; see node_answer.
     """
-    answers: SimpleQueue[dict[str, Any] | Exception] = SimpleQueue()
-
-    def work() -> None:
-        try:
-            answers.put(_fetch(url, access))
-        except Exception as error:
-            answers.put(error)
-
-    Thread(target=work, name="status", daemon=True).start()  # a peer that sends a byte now and then holds it alone
-    try:
-        answer = answers.get(timeout=WHOLE_S)
-    except Empty:
-        raise NodeUnreachable(f"{url} has not answered completely within {WHOLE_S:.0f} s") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    return get(url, path, shape, access, TIMEOUT_S, WHOLE_S, MOST_BYTES)
 
 
-def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
-    opener = access.opener()
+def get(
+    url: str,
+    path: str,
+    shape: Mapping[str, Any],
+    access: HttpAccess,
+    timeout_s: float,
+    whole_s: float,
+    most_bytes: int,
+) -> dict[str, Any]:
+    """Fetch a document of a node. Raises NodeUnreachable with the next thing to check.
+
+    url: of the endpoint; http if it names no scheme.
+    path: of the document, from `/` on.
+    shape: of the document; see node_answer.
+    access: the login.
+    timeout_s: of silence.
+    whole_s: until the answer is complete.
+    most_bytes: of the answer.
+    """
+    until = time.monotonic() + whole_s
     url = url if "://" in url else f"http://{url}"
     if not url.startswith(("http://", "https://")):
         raise NodeUnreachable(f"{url} is no address of a node: expected host:port, http:// or https://")
-    address = url.rstrip("/") + "/api/v1/status"
+    address = url.rstrip("/") + path
     try:
-        with opener.open(address, timeout=TIMEOUT_S) as answer:
-            body = answer.read(MOST_BYTES + 1)
-        if len(body) > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES} bytes")
+        with access.opener(until).open(address, timeout=min(timeout_s, whole_s)) as answer:
+            body = answer.read(most_bytes + 1)
+        if len(body) > most_bytes:
+            raise ValueError(f"it has more than {most_bytes} bytes")
         document: dict[str, Any] = json.loads(body)
-        check(document, STATUS)
+        check(document, shape)
     except HTTPError as error:
         if error.code == 401 and not (access.user or access.token):
             raise NodeUnreachable(
@@ -70,6 +77,8 @@ def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
         if reason := refusal(error):
             raise NodeUnreachable(f"{address} refused the request: {reason}") from error
         raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
+    except AnswerLate:
+        raise NodeUnreachable(f"{url} has not answered completely within {whole_s:.0f} s") from None
     except (URLError, OSError, HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise NodeUnreachable(
@@ -77,7 +86,8 @@ def _fetch(url: str, access: HttpAccess) -> dict[str, Any]:
             " canal.admin.http.port? (canal.log says admin.listening)"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
+        what = "not the status" if shape is STATUS else "no answer"
+        raise NodeUnreachable(f"{address} is {what} of a canal-ha node: {error}") from error
     return document
 
 
@@ -102,22 +112,52 @@ def post(
     timeout_s: for the answer.
     Raises NodeUnreachable.
     """
-    address = f"{url.rstrip('/')}/api/v1/destinations/{quote(destination, safe='')}/{action}"
-    request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
+    path = path_of(destination, action)
+    where = f": run this where the node that runs {destination} listens (canal.log says admin.listening)"
+    return ask(url, access, path, body, shape, refused, timeout_s, where)
+
+
+def ask(
+    url: str,
+    access: HttpAccess,
+    path: str,
+    body: Any,
+    shape: Mapping[str, Any],
+    refused: type[CanalError],
+    timeout_s: float,
+    where: str = "",
+) -> dict[str, Any]:
+    """Send a request to a node, and return the answer.
+
+    url: of its status endpoint.
+    access: the login.
+    path: behind /api/v1/.
+    body: a JSON value to POST; None to GET.
+    shape: of the answer; see node_answer.
+    refused: raised with the node's reason if it refuses.
+    timeout_s: for the answer.
+    where: what to do if no node answers.
+    Raises NodeUnreachable.
+    """
+    address = f"{url.rstrip('/')}/api/v1/{path}"
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(address, data, {"content-type": "application/json"})
     try:
-        with access.opener().open(request, timeout=timeout_s) as answer:
+        with access.opener(time.monotonic() + timeout_s).open(request, timeout=timeout_s) as answer:
             found: dict[str, Any] = json.loads(answer.read(MOST_BYTES))
         check(found, shape)
     except HTTPError as error:
         raise refused(refusal(error) or f"{address} answered {error.code} {error.reason}") from error
     except (URLError, OSError, HTTPException) as error:
-        raise NodeUnreachable(
-            f"no node answers at {url} ({getattr(error, 'reason', None) or error}): run this where the node"
-            f" that runs {destination} listens (canal.log says admin.listening)"
-        ) from error
+        raise NodeUnreachable(f"no node answers at {url} ({getattr(error, 'reason', None) or error}){where}") from error
     except (ValueError, RecursionError) as error:
         raise NodeUnreachable(f"{address} did not answer as a canal-ha node: {error}") from error
     return found
+
+
+def path_of(destination: str, part: str) -> str:
+    """Return the path of a document or an action of a destination, behind /api/v1/. part: the last one."""
+    return f"destinations/{quote(destination, safe='')}/{part}"
 
 
 def refusal(error: HTTPError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.async_connector import AsyncConnector
 from canal_ha.client.message import Message, parse
 from canal_ha.model.position import LogPosition
 
@@ -24,10 +24,10 @@ class Reading:
         self._snapshot = snapshot
         self._ends: dict[int, str] = {}  # batch id -> JOURNAL:OFFSET of its last entry
 
-    def begin(self, link: SimpleConnector) -> None:
+    async def begin(self, link: AsyncConnector) -> None:
         """Start reading on this connection; unacknowledged batches are delivered again."""
         self._ends.clear()
-        self.begun = link.read_from(self._start, self._until, self._filter, self._snapshot)
+        self.begun = await link.read_from(self._start, self._until, self._filter, self._snapshot)
 
     def handed_out(self, message: Message) -> None:
         """Note the end of a delivered batch, under the caller's id."""

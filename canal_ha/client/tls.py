@@ -28,13 +28,17 @@ class ClientTls:
         """Raise FileUnusable for a key with a password."""
         check_key(self.key_file or self.cert_file)
 
-    def wrap(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
-        """Begin TLS on a connected socket. Raises OSError, also for a certificate that is not valid for the name."""
+    def context(self) -> ssl.SSLContext:
+        """Read the files. Raises OSError."""
         context = ssl.create_default_context(cafile=self.ca_file or None)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.cert_file:
             context.load_cert_chain(self.cert_file, self.key_file or None, no_password)
-        return context.wrap_socket(plain, server_hostname=self.server_name or host)
+        return context
+
+    def wrap(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
+        """Begin TLS on a connected socket. Raises OSError, also for a certificate that is not valid for the name."""
+        return self.context().wrap_socket(plain, server_hostname=self.server_name or host)
 
 
 def client_tls(*, on: bool, ca_file: str, cert_file: str, key_file: str, server_name: str) -> ClientTls | None:

@@ -58,8 +58,8 @@ def test_what_was_not_acknowledged_comes_again_after_a_failure() -> None:
         client.get_without_ack(100)
         push(server, 1)
         message = client.get_without_ack(100, WAIT_MS)
-        assert client._exchange._link is not None
-        client._exchange._link.abort()
+        assert client._calls._exchange._link is not None
+        client._calls._exchange._link.abort()
         push(server, 2)
         again = client.get_without_ack(100, WAIT_MS)
         assert again.id > message.id

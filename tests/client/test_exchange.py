@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
@@ -28,6 +28,7 @@ from canal_ha.client.coordination import (
 )
 from canal_ha.client.exchange import Access, Exchange
 from canal_ha.client.failover import ConnectorState
+from canal_ha.client.thread_runtime import THREAD, now
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import (
     ConnectionLost,
@@ -70,7 +71,7 @@ class Script:
 
 
 class FakeLink:
-    """A SimpleConnector without a socket. sent: its requests, in order.
+    """An AsyncConnector on a thread, without a socket. sent: its requests, in order.
 
     Like the real one, it has nothing to abort or interrupt before it is connected.
     """
@@ -85,27 +86,27 @@ class FakeLink:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """See SimpleConnector."""
+        """See AsyncConnector."""
         self._check()
         return "10.9.9.9", 40000
 
-    def connect(self) -> None:
-        """See SimpleConnector."""
+    async def connect(self) -> None:
+        """See AsyncConnector."""
         self._script.connecting(self)
         error = self._script.fails.pop(0) if self._script.fails else None
         if error is not None:
             raise error
         self.connected = True
 
-    def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
-        """See SimpleConnector."""
+    async def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
+        """See AsyncConnector."""
         self._check()
         self._script.subscribing(self)
         self.sent.append(f"subscribe {filter}{' and tell' if tell_cursor else ''}")
         return LogPosition("mysql-bin.000001", 4) if tell_cursor else None
 
-    def rollback(self, batch_id: int = 0) -> None:
-        """See SimpleConnector."""
+    async def rollback(self, batch_id: int = 0) -> None:
+        """See AsyncConnector."""
         self._check()
         self.sent.append("rollback")
 
@@ -122,17 +123,22 @@ class FakeLink:
         assert self.ended.wait(PATIENCE_S)
         raise ConnectionLost("interrupted")
 
-    def disconnect(self) -> None:
-        """See SimpleConnector."""
+    async def disconnect(self) -> None:
+        """See AsyncConnector."""
+        self.connected = False
+
+    def discard(self) -> None:
+        """See AsyncConnector."""
+        self.abort()
         self.connected = False
 
     def interrupt(self) -> None:
-        """See SimpleConnector."""
+        """See AsyncConnector."""
         if self.connected:
             self.ended.set()
 
     def abort(self) -> None:
-        """See SimpleConnector."""
+        """See AsyncConnector."""
         if self.connected:
             self.aborted = True
             self.ended.set()
@@ -213,7 +219,7 @@ class Caller:
         """Whether the thread waits for the lock of a call."""
         assert self._thread.ident is not None
         frame = sys._current_frames().get(self._thread.ident)
-        return frame is not None and frame.f_code.co_name == "calling"
+        return frame is not None and frame.f_code.co_name == "__aenter__"
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -242,6 +248,35 @@ class Gate:
         self._opened.set()
 
 
+class OnThread(Exchange):
+    """An exchange whose calls block, with requests that are plain functions."""
+
+    def ask(self, what: str, request: Callable[[Any], Any]) -> Any:
+        """Make a call."""
+
+        async def calling() -> Any:
+            async with self.calling() as stay:
+                return await self.call(what, _awaited(request), stay)
+
+        return now(calling())
+
+    def tell(self, request: Callable[[Any], Any]) -> bool:
+        """Make a call without a reply."""
+
+        async def calling() -> bool:
+            async with self.calling():
+                return await self.call_if_connected(_awaited(request))
+
+        return now(calling())
+
+
+def _awaited(request: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+    async def awaited(link: Any) -> Any:
+        return request(link)
+
+    return awaited
+
+
 class Stage:
     """An exchange and the parts around it. new: how often it reported that batches in flight are gone."""
 
@@ -251,7 +286,7 @@ class Stage:
         self.new = 0
         self._judge: Callable[[LogPosition | None], None] | None = access.pop("judge", None)
         self._filter = access.pop("filter", "shop\\..*")
-        patch.setattr(module, "SimpleConnector", self._link)
+        patch.setattr(module, "AsyncConnector", self._link)
         patch.setattr(module, "Coordination", self._coordination)
         patch.setattr(module, "host_address", lambda: "10.9.9.9")
         self._access: dict[str, Any] = {
@@ -273,7 +308,7 @@ class Stage:
             "takeover_delay_s": 0.0,
             **access,
         }
-        self.exchange = Exchange(Access(**self._access), self._filter, self._connected_anew, self._judge)
+        self.exchange = OnThread(Access(**self._access), self._filter, self._connected_anew, THREAD, self._judge)
 
     def _link(self, host: str, port: int, *_: object, **options: Any) -> FakeLink:
         self.script.made.append(FakeLink(self.script, host, port, **options))
@@ -298,7 +333,8 @@ class Stage:
             answer: str = link.ask(text)
             return answer
 
-        return self.exchange.call(text, request)
+        answer: str = self.exchange.ask(text, request)
+        return answer
 
     def wait(self) -> Caller:
         """Return a caller that has sent a request without a reply."""
@@ -309,7 +345,7 @@ class Stage:
             answer: str = link.wait()
             return answer
 
-        caller = Caller(lambda: self.exchange.call("get", request))
+        caller = Caller(lambda: self.exchange.ask("get", request))
         assert reached.wait(PATIENCE_S)
         return caller
 
@@ -323,7 +359,7 @@ class Stage:
                 gate.pass_through()
             return then(link)
 
-        return Caller(lambda: self.exchange.call("get", request))
+        return Caller(lambda: self.exchange.ask("get", request))
 
 
 @pytest.fixture
@@ -337,7 +373,7 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def alone(patch: pytest.MonkeyPatch) -> Stage:
     """Return an open Stage with a fixed list of two nodes."""
     stage = Stage(patch)
-    stage.exchange.open()
+    now(stage.exchange.open())
     return stage
 
 
@@ -345,7 +381,7 @@ def alone(patch: pytest.MonkeyPatch) -> Stage:
 def elected(patch: pytest.MonkeyPatch) -> Stage:
     """Return a Stage with ZooKeeper, active and connected to the node that runs the destination."""
     stage = Stage(patch, servers="zk:2181", nodes=())
-    opening = Caller(stage.exchange.open)
+    opening = Caller(lambda: now(stage.exchange.open()))
     until(lambda: stage.exchange.is_open)
     stage.turn.tell(RunningIs(NODES[0], 1))
     stage.turn.win()
@@ -360,13 +396,13 @@ def test_a_connection_begins_with_the_greeting_the_judge_the_filter_and_a_rollba
     """All four come in this order, before any request. Batches in flight are forgotten once."""
     heard: list[object] = []
     stage = Stage(patch, judge=heard.append)
-    stage.exchange.greet = lambda link: link.sent.append("greet")  # type: ignore[attr-defined]  # a FakeLink
-    stage.exchange.open()
+    stage.exchange.greet = _awaited(lambda link: link.sent.append("greet"))
+    now(stage.exchange.open())
     assert stage.script.last.sent == ["greet", "subscribe  and tell", "subscribe shop\\..*", "rollback"]
     assert heard == [LogPosition("mysql-bin.000001", 4)]
     assert (stage.new, stage.exchange.node, stage.exchange.connection) == (1, NODES[0], 1)
     assert stage.ask() == "get at 10.0.0.1"
-    stage.exchange.open()
+    now(stage.exchange.open())
     assert len(stage.script.made) == 1
 
 
@@ -374,7 +410,7 @@ def test_without_a_filter_or_a_rollback_a_connection_begins_with_nothing(patch: 
     """The judge gets no cursor."""
     heard: list[object] = []
     stage = Stage(patch, filter=None, rollback_on_connect=False, judge=heard.append)
-    stage.exchange.open()
+    now(stage.exchange.open())
     assert stage.script.last.sent == []
     assert heard == [None]
 
@@ -387,7 +423,7 @@ def test_what_the_judge_raises_ends_the_call_and_the_connection(patch: pytest.Mo
 
     stage = Stage(patch, judge=judge)
     with pytest.raises(PositionLost, match="the spool is ahead"):
-        stage.exchange.open()
+        now(stage.exchange.open())
     assert not stage.exchange.is_open
     assert stage.script.open == []
     assert len(stage.script.made) == 1
@@ -399,7 +435,7 @@ def test_a_node_that_refuses_the_login_is_not_asked_again(patch: pytest.MonkeyPa
     stage = Stage(patch)
     stage.script.fails = [ServerRefused("auth failed", 400)]
     with pytest.raises(ServerRefused, match="auth failed"):
-        stage.exchange.open()
+        now(stage.exchange.open())
     assert len(stage.script.made) == 1
     assert not stage.exchange.is_open
 
@@ -409,10 +445,10 @@ def test_an_interrupt_of_the_caller_while_it_connects_leaves_nothing_open(patch:
     stage = Stage(patch)
     stage.script.fails = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
-        stage.exchange.open()
+        now(stage.exchange.open())
     assert not stage.exchange.is_open
     assert stage.script.open == []
-    stage.exchange.open()
+    now(stage.exchange.open())
     assert stage.ask()
 
 
@@ -420,7 +456,7 @@ def test_a_start_that_fails_stops_its_coordination(patch: pytest.MonkeyPatch) ->
     """A coordination that ran on would hold the turn of a closed exchange."""
     stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
     with pytest.raises(WaitedTooLong, match="client 1001 is not active yet: check ZooKeeper at zk:2181"):
-        stage.exchange.open()
+        now(stage.exchange.open())
     assert stage.turn.stopped
     assert not stage.exchange.is_open
 
@@ -430,8 +466,8 @@ def test_a_call_before_open_says_so(patch: pytest.MonkeyPatch) -> None:
     stage = Stage(patch)
     with pytest.raises(LocalProtocolError, match="should connect first"):
         stage.ask()
-    stage.exchange.open()
-    stage.exchange.close()
+    now(stage.exchange.open())
+    now(stage.exchange.close())
     with pytest.raises(ConnectorStopped):
         stage.ask()
 
@@ -451,7 +487,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_request_is_replaced_and_asked_aga
         answer: str = link.ask("get")
         return answer
 
-    assert alone.exchange.call("get", request) == "get at 10.0.0.2"
+    assert alone.exchange.ask("get", request) == "get at 10.0.0.2"
     assert broken.aborted
     assert not broken.connected
     assert alone.script.last.sent == ["subscribe shop\\..*", "rollback", "get"]
@@ -466,7 +502,7 @@ def test_an_interrupt_of_the_caller_in_the_middle_of_a_request_ends_the_connecti
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        alone.exchange.call("get", request)
+        alone.exchange.ask("get", request)
     assert not broken.connected
     assert alone.ask() == "get at 10.0.0.2"
 
@@ -479,7 +515,7 @@ def test_an_interrupt_of_the_caller_in_the_middle_of_an_acknowledgement_ends_the
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        alone.exchange.call_if_connected(acknowledge)
+        alone.exchange.tell(acknowledge)
     assert not broken.connected
     assert alone.ask() == "get at 10.0.0.2"
 
@@ -492,11 +528,11 @@ def test_an_acknowledgement_that_cannot_be_sent_is_told_to_be_dropped(alone: Sta
         tried.append(link)
         raise ConnectionLost("reset")
 
-    assert not alone.exchange.call_if_connected(acknowledge)
-    assert not alone.exchange.call_if_connected(acknowledge)
+    assert not alone.exchange.tell(acknowledge)
+    assert not alone.exchange.tell(acknowledge)
     assert len(tried) == 1
     alone.ask()
-    assert alone.exchange.call_if_connected(lambda link: tried.append(link))
+    assert alone.exchange.tell(lambda link: tried.append(link))
     assert tried[1] is alone.script.last
 
 
@@ -505,14 +541,14 @@ def test_the_last_error_is_raised_when_retries_are_used_up_and_the_next_call_tri
 ) -> None:
     """The exchange stays open."""
     stage = Stage(patch, retry_times=2)
-    stage.exchange.open()
+    now(stage.exchange.open())
     stage.script.fails = [ConnectionLost("refused")]
 
     def request(link: Any) -> str:
         raise ConnectionLost("reset")
 
     with pytest.raises(ConnectionLost, match="failed to get after 2 times retry: refused"):
-        stage.exchange.call("get", request)
+        stage.exchange.ask("get", request)
     assert stage.exchange.is_open
     assert stage.ask()
 
@@ -528,12 +564,12 @@ def test_stop_ends_the_call_that_waits_and_leaves_an_idle_link_alone(alone: Stag
         caller.result()
     with pytest.raises(ConnectorStopped):
         alone.ask()
-    alone.exchange.close()
-    alone.exchange.open()
+    now(alone.exchange.close())
+    now(alone.exchange.open())
     alone.exchange.stop()
     assert alone.script.last.connected
     assert not alone.script.last.ended.is_set()
-    assert alone.exchange.call_if_connected(lambda link: None)
+    assert alone.exchange.tell(lambda link: None)
     with pytest.raises(ConnectorStopped):
         alone.ask()
 
@@ -552,19 +588,19 @@ def test_close_ends_the_call_that_waits(alone: Stage) -> None:
     """close() aborts the link, and the caller's thread closes it. A second close() does nothing."""
     link = alone.script.last
     caller = alone.wait()
-    alone.exchange.close()
+    now(alone.exchange.close())
     with pytest.raises(ConnectorStopped):
         caller.result()
     assert link.aborted
     assert not link.connected
-    alone.exchange.close()
+    now(alone.exchange.close())
     assert not alone.exchange.is_open
 
 
 def test_an_idle_link_is_closed_in_good_order(alone: Stage) -> None:
     """The link is not aborted, so the server reads the last acknowledgement."""
     link = alone.script.last
-    alone.exchange.close()
+    now(alone.exchange.close())
     assert not link.aborted
     assert not link.connected
 
@@ -574,7 +610,7 @@ def test_an_answer_that_comes_after_close_is_not_handed_out(alone: Stage) -> Non
     gate = Gate()
     caller = alone.gated(gate, then=lambda link: "late")
     gate.reached()
-    alone.exchange.close()
+    now(alone.exchange.close())
     gate.open()
     with pytest.raises(ConnectorStopped):
         caller.result()
@@ -593,11 +629,11 @@ def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: S
         gate.pass_through()
         raise ConnectionLost("aborted")
 
-    first = Caller(lambda: alone.exchange.call("get", slow))
+    first = Caller(lambda: alone.exchange.ask("get", slow))
     gate.reached()
     second = Caller(lambda: alone.ask("second")) if waits == "for another call" else None
-    alone.exchange.close()
-    opening = Caller(alone.exchange.open)
+    now(alone.exchange.close())
+    opening = Caller(lambda: now(alone.exchange.open()))
     until(lambda: alone.exchange.is_open)
     gate.open()
     with pytest.raises(ConnectorStopped):
@@ -616,14 +652,10 @@ def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: S
     gate.reached()
     sent: list[object] = []
 
-    def rollback() -> None:
-        with alone.exchange.calling():
-            alone.exchange.call("rollback", sent.append)
-
-    second = Caller(rollback)
+    second = Caller(lambda: alone.exchange.ask("rollback", sent.append))
     until(lambda: second.waits_for_a_lock)
-    alone.exchange.close()
-    opening = Caller(alone.exchange.open)
+    now(alone.exchange.close())
+    opening = Caller(lambda: now(alone.exchange.open()))
     until(lambda: alone.exchange.is_open)
     gate.open()
     with pytest.raises(ConnectorStopped):
@@ -637,13 +669,18 @@ def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: S
 def test_a_request_within_a_call_is_not_sent_after_the_next_open(alone: Stage) -> None:
     """The connector is closed and opened after the call took the lock, so the request belongs to the first open()."""
     sent: list[object] = []
-    with alone.exchange.calling():
-        alone.exchange.close()
-        opening = Caller(alone.exchange.open)
-        until(lambda: alone.exchange.is_open)
-        with pytest.raises(ConnectorStopped):
-            alone.exchange.call("rollback", sent.append)
-    opening.result()
+    openings: list[Caller] = []
+
+    async def calling() -> None:
+        async with alone.exchange.calling() as stay:
+            await alone.exchange.close()
+            openings.append(Caller(lambda: now(alone.exchange.open())))
+            until(lambda: alone.exchange.is_open)
+            await alone.exchange.call("rollback", _awaited(sent.append), stay)
+
+    with pytest.raises(ConnectorStopped):
+        now(calling())
+    openings[0].result()
     assert sent == []
     assert alone.ask() == "get at 10.0.0.2"
 
@@ -653,13 +690,13 @@ def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: p
     stage = Stage(patch, servers="zk:2181", nodes=())
     gate = Gate()
     stage.script.connecting = lambda link: gate.pass_through()
-    first = Caller(stage.exchange.open)
+    first = Caller(lambda: now(stage.exchange.open()))
     until(lambda: stage.exchange.is_open)
     stage.turn.tell(RunningIs(NODES[0], 1))
     stage.turn.win()
     gate.reached()
-    stage.exchange.close()
-    second = Caller(stage.exchange.open)
+    now(stage.exchange.close())
+    second = Caller(lambda: now(stage.exchange.open()))
     until(lambda: stage.exchange.is_open)
     gate.open()
     with pytest.raises(ConnectorStopped):
@@ -676,14 +713,14 @@ def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: p
 def test_another_process_is_active(patch: pytest.MonkeyPatch) -> None:
     """open() returns. A call waits for the turn; its timeout error names the active client."""
     stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.2)
-    opening = Caller(stage.exchange.open)
+    opening = Caller(lambda: now(stage.exchange.open()))
     until(lambda: stage.exchange.is_open)
     stage.turn.tell(RunningIs(NODES[0], 1))
     stage.turn.tell(StandsBy("10.7.7.7:5"))
     opening.result()
     assert (stage.exchange.standing_by, stage.exchange.active, stage.exchange.node) == ("10.7.7.7:5", False, None)
     assert stage.script.made == []
-    assert not stage.exchange.call_if_connected(lambda link: None)
+    assert not stage.exchange.tell(lambda link: None)
     with pytest.raises(WaitedTooLong, match=r"client 1001 is active at 10\.7\.7\.7:5"):
         stage.ask()
     stage.turn.win()
@@ -769,7 +806,7 @@ def test_nobody_is_dialled_while_the_lease_is_over(elected: Stage) -> None:
         answer: str = link.ask("get")
         return answer
 
-    caller = Caller(lambda: elected.exchange.call("get", request))
+    caller = Caller(lambda: elected.exchange.ask("get", request))
     until(lambda: elected.exchange._failover.state is ConnectorState.DIALLING or len(elected.script.made) > made)
     elected.turn.lose()
     assert len(elected.script.made) == made
@@ -781,7 +818,7 @@ def test_nothing_is_asked_or_acknowledged_while_the_lease_is_over(elected: Stage
     """The connection waits until the lease is extended, or the other thread reports that the turn is over."""
     sent = list(elected.script.last.sent)
     elected.turn.holds = False
-    assert not elected.exchange.call_if_connected(lambda link: None)
+    assert not elected.exchange.tell(lambda link: None)
     looks = elected.turn.looks
     caller = Caller(elected.ask)
     until(lambda: elected.turn.looks > looks + 1)
@@ -822,7 +859,7 @@ def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected
     until(lambda: len(elected.script.made) > 1 and "wait" in elected.script.last.sent)
     assert first.aborted
     assert elected.script.last.host == "10.0.0.2"
-    elected.exchange.close()
+    now(elected.exchange.close())
     with pytest.raises(ConnectorStopped):
         caller.result()
     assert elected.turn.stopped
@@ -838,8 +875,8 @@ def test_a_coordination_that_broke_ends_every_call(elected: Stage) -> None:
     with pytest.raises(ConnectorStopped, match="unforeseen"):
         elected.ask()
     assert not elected.exchange.active
-    elected.exchange.close()
-    opening = Caller(elected.exchange.open)
+    now(elected.exchange.close())
+    opening = Caller(lambda: now(elected.exchange.open()))
     until(lambda: len(elected.coordinations) == 2 and elected.exchange.is_open)
     elected.turn.win()
     opening.result()
@@ -863,7 +900,7 @@ def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeCoordination, "start", lambda self: self.tell(StandsBy("10.7.7.7:5")))
         stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
-        stage.exchange.open()
+        now(stage.exchange.open())
         told: list[bool] = []  # not empty if the last news was BecameActive
 
         def happen(event: str) -> None:
@@ -893,7 +930,7 @@ def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str
 
         coming: dict[str, list[str]] = {"connecting": [], "answering": []}
 
-        def now(moment: str) -> None:
+        def come(moment: str) -> None:
             events, coming[moment] = coming[moment], []
             for event in events:
                 happen(event)
@@ -903,13 +940,13 @@ def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str
             assert stage.script.open == [link]
             assert link.sent[:2] == ["subscribe shop\\..*", "rollback"]
             link.ask("get")
-            now("answering")
+            come("answering")
             return "answer"
 
         def subscribing(link: FakeLink) -> None:
             assert stage.turn.holds
 
-        stage.script.connecting = lambda link: now("connecting")
+        stage.script.connecting = lambda link: come("connecting")
         stage.script.subscribing = subscribing
         for moment, event in steps:
             if moment == "before":
@@ -917,13 +954,13 @@ def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str
             else:
                 coming[moment].append(event)
             with contextlib.suppress(WaitedTooLong):
-                assert stage.exchange.call("get", request) == "answer"
+                assert stage.exchange.ask("get", request) == "answer"
                 assert stage.exchange.active
-        now("connecting")
-        now("answering")
+        come("connecting")
+        come("answering")
         stage.script.fails.clear()
         for event in ("lose", "first", "win"):
             happen(event)
-        assert stage.exchange.call("get", request) == "answer"
-        stage.exchange.close()
+        assert stage.exchange.ask("get", request) == "answer"
+        now(stage.exchange.close())
         assert stage.script.open == []

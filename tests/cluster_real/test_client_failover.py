@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 
+from canal_ha.client.async_cluster import AsyncClusterConnector
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.rows import rows_of
 from lab import MariaDB, Node, ZooKeeper, follow
@@ -75,7 +77,8 @@ class Writer(threading.Thread):
 
     def finish(self) -> None:
         self._ending.set()
-        self.join(10)
+        if self.ident is not None:
+            self.join(10)
 
 
 @pytest.fixture
@@ -142,3 +145,63 @@ def test_every_row_through_a_fail_over(nodes: tuple[Node, Node], mariadb: MariaD
     assert all(ids[index] == ids[index - 1] + 1 for index in range(1, len(ids)) if index not in back)
     print(f"{how}: {gap_s(reader, began - 0.5):.2f} s without rows, {len(ids) - len(first)} rows again")
     assert gap_s(reader, began - 0.5) < (1.5 if how == "stop" else SESSION_MS / 1000 + 3.0)
+
+
+def test_clients_on_an_event_loop_follow_and_take_turns(
+    nodes: tuple[Node, Node], mariadb: MariaDB, database: str
+) -> None:
+    """Two AsyncClusterConnectors of one client id: one is active, the other stands by.
+
+    The active one continues on the other node when the running one is killed. When it leaves, the other becomes active
+    and goes on. Every row arrives in order; rows come again in two runs at most.
+    """
+    writer = Writer(mariadb, f"{database}.t")
+    seen: list[int] = []
+
+    async def read(connector: AsyncClusterConnector) -> None:
+        async for message in connector:
+            seen.extend(int(str(row.after["id"])) for row in rows_of(message) if row.after)
+            await connector.ack(message.id)
+
+    async def wait(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+    async def program() -> None:
+        first, second = (
+            AsyncClusterConnector(
+                hosts_of(nodes[0]), "example", zk_session_timeout_ms=SESSION_MS, filter=rf"{database}\..*"
+            )
+            for _ in range(2)
+        )
+        async with second, first:
+            await wait(lambda: first.active != second.active)
+            active, waits = (first, second) if first.active else (second, first)
+            await wait(lambda: waits.standing_by is not None)
+            writer.start()
+            readers = {each: asyncio.create_task(read(each)) for each in (active, waits)}
+            await wait(lambda: len(seen) > 100)
+            address = active.node
+            next(node for node in nodes if node.address == address).kill()
+            await wait(lambda: active.node not in (None, address))
+            behind = writer.last
+            await wait(lambda: bool(seen) and max(seen) > behind + 100)
+            assert not waits.active
+            readers[active].cancel()
+            await active.disconnect()
+            await wait(lambda: waits.active)
+            behind = writer.last
+            await wait(lambda: max(seen) > behind)
+            writer.finish()
+            await wait(lambda: max(seen) == writer.last)
+            readers[waits].cancel()
+            await asyncio.gather(*readers.values(), return_exceptions=True)
+
+    try:
+        asyncio.run(program())
+    finally:
+        writer.finish()
+    first_seen = list(dict.fromkeys(seen))
+    assert first_seen == list(range(first_seen[0], writer.last + 1))
+    assert sum(after <= before for before, after in pairwise(seen)) <= 2

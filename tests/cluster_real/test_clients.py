@@ -133,8 +133,8 @@ def test_the_node_reads_as_canals_own(place: Place) -> None:
     server = place.server()
     place.runs_on(server)
     client = place.active_client()
-    assert client._exchange._link is not None
-    host, port = client._exchange._link.local_address
+    assert client._calls._exchange._link is not None
+    host, port = client._calls._exchange._link.local_address
     expected = f'{{"active":true,"address":"{host}:{port}","clientId":1001}}'.encode()
     until(lambda: (place.says() or (b"",))[0] == expected, what="the address of the connection")
     data, stat = place.operator.get(RUNNING)
@@ -240,13 +240,13 @@ def test_a_session_that_ends_takes_the_turn_with_it(place: Place) -> None:
     client.get_without_ack(100, WAIT_MS)
     server.push(entries_segment(transaction(1)))
     message = client.get_without_ack(100, WAIT_MS)
-    old, coordination = place.says(), client._exchange._coordination
+    old, coordination = place.says(), client._calls._exchange._coordination
     assert coordination is not None
     thief = KazooClient(place.hosts, client_id=coordination._session.credentials)
     thief.start()
     thief.stop()
     thief.close()
-    until(lambda: client._exchange._link is None, what="the end of the connection")
+    until(lambda: client._calls._exchange._link is None, what="the end of the connection")
     client.ack(message.id)
     again = client.get_without_ack(100, WAIT_MS)
     assert [e.header.logfileOffset for e in again.entries] == [e.header.logfileOffset for e in message.entries]

@@ -1,4 +1,4 @@
-"""Link: a TCP connection that can be waited on and interrupted from a signal handler or another thread."""
+"""SocketLink: a TCP connection whose calls block the thread that makes them. See Link."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ LINGER_S = 1.0
 MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
-class Link:
-    """A connected socket. Every method raises ConnectionLost; after that, call only `close`.
-
-    An interrupt before a wait is stored and ends that wait.
-    """
+class SocketLink:
+    """A connected socket. See Link."""
 
     def __init__(self, host: str, port: int, timeout_ms: int, tls: ClientTls | None = None) -> None:
         """Connect.
@@ -54,19 +51,19 @@ class Link:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Host and port of this end."""
+        """See Link."""
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
-    def send(self, data: bytes, *, more: bool = False) -> None:
-        """Write all bytes. more: the next bytes usually follow soon; see MORE."""
+    async def send(self, data: bytes, *, more: bool = False) -> None:
+        """See Link and MORE."""
         try:
             self._socket.sendall(data, MORE if more and not self._tls else 0)
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
 
-    def receive(self, deadline: float | None, size: int) -> bytes:
-        """Return exactly the next `size` bytes. deadline: time.monotonic(), s; None: no limit."""
+    async def receive(self, deadline: float | None, size: int) -> bytes:
+        """See Link."""
         with self._landing.begin(size) as room:
             done = 0
             while done < size:
@@ -102,24 +99,21 @@ class Link:
             tls.settimeout(self._timeout_s)
 
     def interrupt(self) -> None:
-        """End the current wait, or the next one. For signal handlers and other threads."""
+        """See Link."""
         try:
             self._waker.send(b"\0")
         except OSError:  # already full or closed: an interrupt is pending, or nobody waits
             return
 
     def abort(self) -> None:
-        """Shut the connection down at once in both directions. Callable from any thread."""
+        """See Link."""
         try:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # an SSLSocket's own is not for other threads
         except OSError:  # the peer or `close` ended the connection first
             return
 
-    def close(self, *, linger: bool) -> None:
-        """Close.
-
-        linger: first let the server read all sent bytes; an unread reply would cause a RST that drops them.
-        """
+    async def close(self, *, linger: bool) -> None:
+        """See Link. Without `linger`, an unread reply causes a RST that drops what the server has not read."""
         try:
             if linger:
                 until = time.monotonic() + LINGER_S
@@ -130,5 +124,13 @@ class Link:
         except OSError:
             return
         finally:
-            for end in (self._socket, self._woken, self._waker):
-                end.close()
+            self._close()
+
+    def discard(self) -> None:
+        """See Link."""
+        self.abort()
+        self._close()
+
+    def _close(self) -> None:
+        for end in (self._socket, self._woken, self._waker):
+            end.close()
