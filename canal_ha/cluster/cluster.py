@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from random import Random
 from typing import Any
 
@@ -12,8 +12,10 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from canal_ha.cluster.election import Election, Owner
 from canal_ha.cluster.members import Members
+from canal_ha.cluster.mover import Mover
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.config.model import CanalConfig
+from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
@@ -49,16 +51,23 @@ class Cluster:
         self._election = Election(
             self.node, session, self.members, owner, clock=reactor, random=random or Random(), log=log
         )
+        self.mover = Mover(self.node, session, view=self._view, settled=self._is_settled, clock=reactor, log=log)
+        self._clock = reactor
+        self._rebalance_delay_s = config.rebalance_delay_s
         self._known: set[str] = set()
+        self._session_ids: set[int] = set()
 
     async def start(self) -> None:
         """Begin to connect and return at once. Without ZooKeeper no destination runs, and the log says so."""
         self._log.info("cluster.starting", node=self.node)
         self._session.listen(self._session_changed)
+        if self._rebalance_delay_s >= 0:
+            self.mover.start()
         await self._session.start()
 
     async def stop(self) -> None:
         """Shut down in order: stop every instance (which flushes), release its destination, unregister, disconnect."""
+        self.mover.stop()
         racing = sorted(self._election.states())  # also a destination whose removal has not ended
         await gatherResults([Deferred.fromCoroutine(self._election.remove(destination)) for destination in racing])
         await self._election.released()
@@ -68,10 +77,15 @@ class Cluster:
 
     # ---- destinations
 
-    def add(self, destination: str, *, race: bool = True) -> None:
-        """Register this node as able to run the destination. race=False does not race yet; a later add does."""
+    def add(self, destination: str, *, race: bool = True, preferred: bool = True) -> None:
+        """Register this node as able to run the destination.
+
+        destination: its name.
+        race: False: do not race yet; a later `add` does.
+        preferred: whether this node has all labels that the destination prefers.
+        """
         self._known.add(destination)
-        self.members.register(destination)
+        self.members.register(destination, tree.MemberData(preferred).to_bytes())
         if race:
             self._election.add(destination)
 
@@ -91,6 +105,16 @@ class Cluster:
         return self._election.runs(destination)
 
     @property
+    def connected(self) -> bool:
+        """Whether ZooKeeper is connected."""
+        return self._session.connected
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions there were since the start."""
+        return len(self._session_ids)
+
+    @property
     def running(self) -> tuple[str, ...]:
         """The destinations that run here."""
         return self._election.running
@@ -99,8 +123,21 @@ class Cluster:
         """Return for each destination its RaceState and, in STANDBY, the owner's address."""
         return self._election.states()
 
+    def owners(self) -> dict[str, str]:
+        """Return for each destination the address of its owner; "" while this node knows none."""
+        return {name: self.node if state == "RUNNING" else owner for name, (state, owner) in self.states().items()}
+
+    def _view(self) -> tuple[Hashable, Hashable]:
+        return self.members.names, tuple(sorted(self.owners().items()))
+
+    def _is_settled(self) -> bool:
+        if not self._session.connected or self._election.claims:
+            return False
+        return self.members.stable_in(self._clock.seconds(), self._rebalance_delay_s) == 0.0
+
     def _session_changed(self, event: SessionEvent) -> None:
         if isinstance(event, SessionUp):
+            self._session_ids.add(event.session_id)
             self.members.connected()
         self._election.session_changed(event)
 

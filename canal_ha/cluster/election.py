@@ -119,7 +119,7 @@ class Election:
         """Take part in the race for this destination."""
         candidate = self._candidates.get(destination)
         if candidate is None:
-            candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint))
+            candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint, self._node))
         candidate.leaving = False
         if self._session.connected:
             self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
@@ -171,6 +171,11 @@ class Election:
         """Return whether the destination runs on this node and the node may act as its owner now."""
         candidate = self._candidates.get(destination)
         return candidate is not None and candidate.race.serving and self._lease_holds()
+
+    @property
+    def claims(self) -> bool:
+        """Whether this node claims a destination, or waits for its turn to."""
+        return self._claiming is not None or self._turn_timer is not None
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -244,6 +249,8 @@ class Election:
                 self._spawn(candidate, self._claim(candidate, command))
             case i.ReleaseDestination(ticket, epoch):
                 self._spawn(candidate, self._release(candidate, ticket, epoch))
+            case i.OfferDestination(ticket, epoch, successor):
+                self._spawn(candidate, self._release(candidate, ticket, epoch, successor))
             case i.WantTurn(step_s):
                 self._turns.want(candidate.destination, step_s)
             case i.DropTurn():
@@ -293,11 +300,13 @@ class Election:
                 path, self._watch(candidate, "destination") if candidate.race.serving else None
             )
             running = await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))
+            paused = await self._session.get(tree.paused(candidate.destination), self._watch(candidate, "paused"))
         except ZooKeeperUnavailable:
             self._feed(candidate, i.LookFailed(ticket))
             return
         version, created = (None, 0) if node is None else (node.version, node.created)
-        self._feed(candidate, i.DestinationSeen(ticket, version, RunningNode.read(running), created))
+        seen = i.DestinationSeen(ticket, version, RunningNode.read(running), created, paused is not None)
+        self._feed(candidate, seen)
 
     def _watch(self, candidate: Candidate, what: str) -> Callable[[bool], None]:
         key = (candidate.destination, what)
@@ -333,20 +342,22 @@ class Election:
         else:
             self._feed(candidate, i.Claimed(claim.ticket, versions[-1]))
 
-    async def _release(self, candidate: Candidate, ticket: int, epoch: int) -> None:
-        running = tree.running(candidate.destination)
+    async def _release(self, candidate: Candidate, ticket: int, epoch: int, successor: str = "") -> None:
+        """Let any node claim the destination; with a successor, only that one for now."""
+        destination, running = candidate.destination, tree.running(candidate.destination)
+        operations: list[Operation] = [
+            Check(tree.destination(destination), epoch),
+            SetData(running, tree.RunningData(self._node, active=False, successor=successor).to_bytes()),
+        ]
+        if not successor:
+            operations.append(Delete(running))
         try:
-            await self._session.transaction(
-                [
-                    Check(tree.destination(candidate.destination), epoch),
-                    SetData(running, tree.RunningData(self._node, active=False).to_bytes()),
-                    Delete(running),
-                ]
-            )
+            await self._session.transaction(operations)
         except (TransactionRefused, ZooKeeperUnavailable) as error:
-            self._log.warning("running.release_failed", destination=candidate.destination, error=str(error))
+            self._log.warning("running.release_failed", destination=destination, error=str(error))
         else:
-            self._log.info("running.released", destination=candidate.destination, node=self._node)
+            about = {"successor": successor} if successor else {}
+            self._log.info("running.released", destination=destination, node=self._node, **about)
         self._feed(candidate, Released(ticket))
 
     # ---- instances
@@ -407,7 +418,7 @@ class Election:
 
     def _next_turn(self) -> None:
         """Wait for the next claim, unless one is under way or waited for already."""
-        if self._claiming is not None or self._turn_timer is not None or not self._session.connected:
+        if self.claims or not self._turns.queued or not self._session.connected:
             return
         delay_s = self._turns.delay(len(self.running))
         if delay_s is None:

@@ -27,6 +27,7 @@ class StopReason(Enum):
     SHUTDOWN = "orderly stop"
     HAND_OVER = "handed over on request"
     OPERATOR = "an operator set active to false"
+    PAUSED = "an operator paused the destination"
     FAILED = "the instance failed"
     SESSION_LOST = "session lost"
     LEASE_OVER = "no answer from ZooKeeper within the lease"
@@ -38,7 +39,10 @@ class StopReason(Enum):
     @property
     def orderly(self) -> bool:
         """Whether ownership still holds, so that the instance can flush its cursors before the node releases it."""
-        return self in (StopReason.SHUTDOWN, StopReason.HAND_OVER, StopReason.OPERATOR, StopReason.FAILED)
+        return self in _ORDERLY
+
+
+_ORDERLY = (StopReason.SHUTDOWN, StopReason.HAND_OVER, StopReason.OPERATOR, StopReason.PAUSED, StopReason.FAILED)
 
 
 # ---- inputs
@@ -51,12 +55,14 @@ class DestinationSeen:
     version: the data version of `{d}`, which was read first; None when it does not exist.
     running: the `running` node; None when it does not exist.
     created: the czxid of `{d}`; 0 when it does not exist or is unknown.
+    paused: an operator keeps the destination stopped.
     """
 
     ticket: int
     version: int | None
     running: RunningNode | None
     created: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,15 @@ class ReleaseDestination:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferDestination:
+    """Set `running` to inactive and name the successor, in one fenced transaction. Answered with Released."""
+
+    ticket: int
+    epoch: int
+    successor: str
+
+
+@dataclass(frozen=True, slots=True)
 class WantTurn:
     """Join the queue of claims. step_s: see spread.py."""
 
@@ -212,6 +227,7 @@ Command = (
     Look
     | ClaimDestination
     | ReleaseDestination
+    | OfferDestination
     | WantTurn
     | DropTurn
     | Wait

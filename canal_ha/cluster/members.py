@@ -1,5 +1,8 @@
 """Live nodes: this node's own ephemeral nodes, and the list of all. Reactor thread.
 
+A persistent znode lasts from a node's start to its orderly stop. If it exists without the ephemeral one, the node is
+missing. Nobody waits for it: a node that cannot create or delete it works as well.
+
 If another session owns one of our nodes, an earlier process with our address left it behind. It would vanish some time
 after our start and remove us from the list for good, so we replace it at once (canal does not).
 """
@@ -7,6 +10,7 @@ after our start and remove us from the list for good, so we replace it at once (
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -54,12 +58,13 @@ class Members:
             self._spawn(self._register(path))
         for path in tuple(self._unwanted):
             self._spawn(self._delete(path))
+        self._spawn(self._session.ensure(tree.known_node(self._node)))
         self._spawn(self._read())
 
-    def register(self, destination: str) -> None:
-        """Register this node as able to run the destination."""
+    def register(self, destination: str, data: bytes) -> None:
+        """Register this node as able to run the destination. data: of its node, for those who place destinations."""
         path = tree.destination_member(destination, self._node)
-        self._wanted[path] = b""
+        self._wanted[path] = data
         self._unwanted.discard(path)
         if self._session.connected:
             self._spawn(self._register(path))
@@ -72,10 +77,12 @@ class Members:
         """Remove this node from every list."""
         for path in tuple(self._wanted):
             await self._remove(path)
+        with suppress(ZooKeeperUnavailable, TransactionRefused):
+            await self._session.transaction([Delete(tree.known_node(self._node))])
 
-    def stable_in(self, now: float) -> float | None:
-        """Return the seconds until the list counts as stable, 0.0 once it does, None before it has been read."""
-        return None if self._changed_at is None else max(0.0, self._changed_at + STABLE_S - now)
+    def stable_in(self, now: float, stable_s: float = STABLE_S) -> float | None:
+        """Return the seconds until the list has been the same for stable_s, 0.0 then, None before it has been read."""
+        return None if self._changed_at is None else max(0.0, self._changed_at + stable_s - now)
 
     # ---- inside
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from canal_ha.errors import ZnodeDenied
@@ -19,8 +20,9 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A live node.
+    """A node.
 
+    missing: it is not in the list of live nodes, and has not ended in good order.
     status_address: host:port; "" for a Java node.
     version, kernel, uptime_s: from its status document; "" and -1.0 without one.
     problem: why there is no status document.
@@ -34,6 +36,7 @@ class NodeView:
     uptime_s: float = -1.0
     problem: str = ""
     alarms: tuple[str, ...] = ()
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class DestinationView:
 
     runs_on: the owner's address, "" if none.
     released: an operator set it to inactive.
+    paused: an operator keeps it stopped on all nodes.
+    queue: where its changes go with canal.serverMode = kafka, as in the owner's status; None if clients take them.
     problem: why its znodes cannot be read.
     """
 
@@ -84,6 +89,8 @@ class DestinationView:
     source_error: str = ""
     clients: tuple[ClientView, ...] = ()
     problem: str = ""
+    paused: bool = False
+    queue: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ def _destination_with_status(view: DestinationView, status: Mapping[str, Any] | 
                 view,
                 source_address=destination["source_address"],
                 source_error=destination["source_error"],
+                queue=destination.get("queue"),
                 clients=tuple(_client_with_status(client, streams.get(client.client_id)) for client in clients),
             )
     return view
@@ -150,10 +158,12 @@ def _client_with_status(client: ClientView, stream: Mapping[str, Any] | None) ->
 def read_overview(znodes: BlockingZnodes) -> Overview:
     """Read the tree. Each node's state is from before or after a simultaneous change. Raises ZooKeeperUnavailable."""
     names = znodes.children(tree.CLUSTER)
-    nodes = (
+    alive = (
         NodeView(name, problem=str(found)) if isinstance(found, ZnodeDenied) else NodeView(name, _content(found))
         for name, found in zip(names, znodes.get_all([tree.member(name) for name in names]), strict=True)
     )
+    missing = (NodeView(name, missing=True) for name in {*znodes.children(tree.NODES)} - {*names})
+    nodes = sorted((*alive, *missing), key=attrgetter("address"))
     destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
     return Overview(tuple(nodes), tuple(destinations))
 
@@ -168,13 +178,15 @@ def _destination(znodes: BlockingZnodes, name: str) -> DestinationView:
 def _readable_destination(znodes: BlockingZnodes, name: str) -> DestinationView:
     running = RunningNode.read(znodes.get(tree.running(name)))
     runs_on = running.address if running is not None else ""
-    clients = tree.client_ids(znodes.children(tree.destination(name)))
+    children = znodes.children(tree.destination(name))
+    clients = tree.client_ids(children)
     return DestinationView(
         name,
         runs_on,
         running is not None and not running.active,
         tuple(node for node in znodes.children(tree.destination_members(name)) if node != runs_on),
         clients=tuple(_client_views(znodes, name, clients)),
+        paused=tree.paused(name).rpartition("/")[2] in children,
     )
 
 

@@ -19,7 +19,7 @@ def open_znodes(znodes: BlockingZnodes, destinations: Iterable[str]) -> str:
 
     An earlier version or a node without credentials made them. Raises ZooKeeperUnavailable.
     """
-    paths = [tree.ROOT, tree.CLUSTER, tree.DESTINATIONS]
+    paths = [tree.ROOT, tree.CLUSTER, tree.NODES, tree.DESTINATIONS]
     for name in destinations:
         children = znodes.children(tree.destination(name))
         paths += [tree.destination(name), tree.destination_members(name), tree.parse(name), tree.source(name)]

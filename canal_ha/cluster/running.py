@@ -1,6 +1,7 @@
 """Race: one node's part in the race to run a destination (docs/protocol.md#ownership; pure).
 
     IDLE ── Join ──► OFFLINE ── session ──► LOOKING ──► STANDBY      another session owns `running`
+                                              ├───────► PAUSED       nobody does, as an operator wants it
                                               ├───────► WAITING      nobody does: a turn or a hold-back comes first
                                               │            └──► CLAIMING ──► RUNNING ──► STOPPING ──► RELEASING
                                               └── ours already, or left by us ──┘
@@ -8,6 +9,10 @@
 A node owns the destination if its session is the ephemeralOwner of `running`; the address in `running` decides nothing.
 The data version of `{d}` is the epoch: every claim increments it, and every durable write checks it. When the machine
 does not know the state, it looks again.
+
+An owner hands the destination to a chosen node without a moment in which `running` does not exist: it stops, names the
+successor in `running`, and the successor replaces the node in its claim. If the successor does not do so soon, the
+owner releases the destination to any node.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from canal_ha.cluster.inputs import (
     InstanceStopped,
     LeaseOver,
     LookFailed,
+    OfferDestination,
     ReleaseDestination,
     StartInstance,
     StopInstance,
@@ -53,6 +59,7 @@ from canal_ha.zookeeper.race_events import (
     StandingBy,
 )
 
+OFFER_S = 2.0  # in which the successor of an orderly hand-over claims; then any other node may
 HOLD_BACK_S = 5.0  # after a requested release: canal's delay; any other node takes the destination meanwhile
 FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
@@ -73,6 +80,7 @@ class RaceState(Enum):
     OFFLINE = auto()
     LOOKING = auto()
     STANDBY = auto()
+    PAUSED = auto()
     WAITING = auto()
     CLAIMING = auto()
     RUNNING = auto()
@@ -81,10 +89,11 @@ class RaceState(Enum):
 
 
 class Race:
-    """One destination on one node. randint: as random.randint."""
+    """One destination on one node. randint: as random.randint. node: its address, by which an owner may choose it."""
 
-    def __init__(self, randint: Callable[[int, int], int]) -> None:
+    def __init__(self, randint: Callable[[int, int], int], node: str) -> None:
         self._randint = randint
+        self._node = node
         self.state = RaceState.IDLE
         self.epoch = -1
         self.standing_by_for = ""  # address of the owner while STANDBY
@@ -99,6 +108,8 @@ class Race:
         self._orderly = True  # whether the last owner released it; at first nobody has crashed
         self._graced = False
         self._hold_until = 0.0
+        self._successor = ""  # to whom the instance is handed once it has stopped
+        self._offered_until = 0.0
         self._failures = 0
         self._running_since = 0.0
         self._last_owner_was_us = False
@@ -232,22 +243,27 @@ class Race:
         self._notice_loss(event, now)
         self._version = event.version
         seen = event.running
+        paused = event.paused and not self._restore  # cursors that only this node knows come first
         self._may_hold = seen is not None and seen.owner == self._session_id
         if seen is not None and seen.owner == self._session_id:
             stays = self._restore and seen.active and not self._leaving
             if stays and now < self._hold_until:
                 return [self._wait(self._hold_until - now)]
-            if event.version is not None and (self._leaving or not seen.active or now < self._hold_until):
+            if not seen.active and now < self._offered_until and not (self._leaving or paused):
+                return [self._wait(self._offered_until - now)]
+            if event.version is not None and (self._leaving or not seen.active or paused or now < self._hold_until):
                 return self._release(event.version)
             return self._claim(held=seen.version)
         if self._leaving:
             return self._left()
         if seen is None:
-            return self._nobody_runs(now)
+            return self._pause() if paused else self._nobody_runs(now)
         if not seen.owner or seen.owner in self._past_sessions:  # no session holds a persistent node
-            return self._claim(leftover=seen.version)
+            return self._pause() if paused else self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
         self._orderly, self._graced = not seen.active, False
+        if not (seen.active or paused or now < self._hold_until) and seen.successor == self._node:
+            return [StandingBy(seen.address), *self._claim(leftover=seen.version)]
         self.state = RaceState.STANDBY
         self.standing_by_for = seen.address
         return [StandingBy(seen.address)]
@@ -265,8 +281,17 @@ class Race:
             return self._step_down(StopReason.TAKEN)
         if event.version != self.epoch:
             return self._step_down(StopReason.FENCED)
+        if event.paused and not self._restore:
+            return self._step_down(StopReason.PAUSED)
         if not event.running.active:
             return self._step_down(StopReason.OPERATOR)
+        if event.running.successor not in ("", self._node):
+            return self._step_down(StopReason.HAND_OVER, event.running.successor)
+        return []
+
+    def _pause(self) -> list[Command]:
+        self.state = RaceState.PAUSED
+        self._orderly = True
         return []
 
     def _notice_loss(self, seen: DestinationSeen, now: float) -> None:
@@ -333,8 +358,9 @@ class Race:
 
     # ---- releasing
 
-    def _step_down(self, reason: StopReason) -> list[Command]:
+    def _step_down(self, reason: StopReason, successor: str = "") -> list[Command]:
         self.state = RaceState.STOPPING
+        self._successor = successor
         self._ticket += 1
         self._stop_reason = reason
         self._orderly, self._graced = reason.orderly, False
@@ -348,8 +374,8 @@ class Race:
         return []
 
     def _loaded(self, event: CursorsLoaded, now: float) -> list[Command]:
-        self._restore = False
-        return []
+        restored, self._restore = self._restore, False
+        return [self._look()] if restored else []  # a pause has waited for it
 
     def _fenced(self, event: EpochMismatch, now: float) -> list[Command]:
         return self._step_down(StopReason.FENCED)
@@ -370,7 +396,7 @@ class Race:
         if self._restore and self._stop_reason is StopReason.FAILED:
             return self._start_looking()  # another node does not know the cursors: begin again here
         if self._stop_reason.orderly and self._connected:
-            return self._release(self.epoch)
+            return self._offer(now) if self._successor and not self._leaving else self._release(self.epoch)
         return self._start_looking()
 
     def _release(self, epoch: int) -> list[Command]:
@@ -378,6 +404,13 @@ class Race:
         self._last_owner_was_us = False
         self._ticket += 1
         return [ReleaseDestination(self._ticket, epoch)]
+
+    def _offer(self, now: float) -> list[Command]:
+        self.state = RaceState.RELEASING
+        self._last_owner_was_us = False
+        self._offered_until = now + OFFER_S
+        self._ticket += 1
+        return [OfferDestination(self._ticket, self.epoch, self._successor)]
 
     def _released(self, event: Released, now: float) -> list[Command]:
         return self._start_looking() if event.ticket == self._ticket else []
@@ -429,14 +462,15 @@ class Race:
         return [DropTurn(), Left()]
 
 
-_WATCHING = (RaceState.LOOKING, RaceState.STANDBY, RaceState.WAITING)
+_RESTING = (RaceState.STANDBY, RaceState.PAUSED, RaceState.WAITING)
+_WATCHING = (RaceState.LOOKING, *_RESTING)
 _RACING = (*_WATCHING, RaceState.CLAIMING, RaceState.RELEASING)
 _JOINED = (RaceState.OFFLINE, *_RACING, RaceState.RUNNING, RaceState.STOPPING)
 
 TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
     **{(state, Join): Race._stay for state in _JOINED},
     **{(state, Join): Race._join for state in (RaceState.IDLE, RaceState.OFFLINE)},
-    **{(state, Leave): Race._leave for state in (RaceState.IDLE, RaceState.STANDBY, RaceState.WAITING)},
+    **{(state, Leave): Race._leave for state in (RaceState.IDLE, *_RESTING)},
     (RaceState.OFFLINE, Leave): Race._leave_offline,
     **{
         (state, Leave): Race._leave_next

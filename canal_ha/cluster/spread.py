@@ -29,6 +29,11 @@ class Turns:
         """Remove a destination that somebody took, or that this node cannot claim at the moment."""
         self._wanted.pop(destination, None)
 
+    @property
+    def queued(self) -> bool:
+        """Whether a destination waits for its turn."""
+        return bool(self._wanted)
+
     def delay(self, running: int) -> float | None:
         """Return the seconds before the next claim if `running` destinations run here; None if nothing is queued."""
         if not self._wanted:

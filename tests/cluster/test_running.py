@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from canal_ha.cluster import inputs as i
-from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, Race, RaceState
+from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, OFFER_S, Race, RaceState
 from canal_ha.cluster.spread import ORDERLY_STEP_S, VANISHED_STEP_S
 from canal_ha.zookeeper.race_events import (
     Join,
@@ -30,7 +30,7 @@ class Player:
     """A race, its clock, its newest commands, and the answers to them."""
 
     def __init__(self) -> None:
-        self.race = Race(lambda low, high: 40)
+        self.race = Race(lambda low, high: 40, "me")
         self.now = 100.0
         self.commands: list[i.Command] = []
 
@@ -387,3 +387,127 @@ def test_a_destination_reset_by_a_person_is_not_put_back() -> None:
     player.sees(None, None)
     player.tell(i.Turn())
     assert player.claims(9)[0] == i.StartInstance(9, restore=False)
+
+
+def test_an_owner_offers_the_destination_to_the_chosen_successor() -> None:
+    """It stops in good order, and `running` stays until the successor has replaced it."""
+    player = running(4)
+    player.tell(NodeEvent(False))
+    player.sees(5, RunningNode(MINE, 1, "me", successor="other"))
+    assert player.commands == [i.StopInstance(i.StopReason.HAND_OVER)]
+    (offer,) = player.tell(i.InstanceStopped())
+    assert isinstance(offer, i.OfferDestination)
+    assert (offer.epoch, offer.successor) == (5, "other")
+    player.tell(Released(offer.ticket))
+    (wait,) = player.sees(5, RunningNode(MINE, 2, "me", active=False, successor="other"))
+    assert isinstance(wait, i.Wait)
+    assert wait.delay_s == OFFER_S
+    player.tell(NodeEvent(True))
+    assert player.sees(6, RunningNode(OTHER, 0, "other")) == [StandingBy("other")]
+
+
+def test_what_the_successor_does_not_take_is_released_to_any_node() -> None:
+    """The owner waits OFFER_S for it, and then races again only after the others."""
+    player = running(4)
+    player.tell(NodeEvent(False))
+    player.sees(5, RunningNode(MINE, 1, "me", successor="other"))
+    (offer,) = player.tell(i.InstanceStopped())
+    assert isinstance(offer, i.OfferDestination)
+    player.tell(Released(offer.ticket))
+    player.sees(5, RunningNode(MINE, 2, "me", active=False, successor="other"))
+    assert player.waits() == OFFER_S
+    (release,) = player.sees(5, RunningNode(MINE, 2, "me", active=False, successor="other"))
+    assert isinstance(release, i.ReleaseDestination)
+    player.tell(Released(release.ticket))
+    (wait,) = player.sees(5, None)
+    assert wait == i.Wait(wait.ticket, HOLD_BACK_S - OFFER_S)  # type: ignore[union-attr]  # it is a Wait
+
+
+def test_the_successor_replaces_running_in_its_claim() -> None:
+    """It needs no turn, and another node that sees the same offer stands by."""
+    player = joined()
+    standing, claim = player.sees(5, RunningNode(OTHER, 2, "other", active=False, successor="me"))
+    assert standing == StandingBy("other")
+    assert isinstance(claim, i.ClaimDestination)
+    assert (claim.version, claim.leftover) == (5, 2)
+    other = joined()
+    assert other.sees(5, RunningNode(OTHER, 2, "other", active=False, successor="third")) == [StandingBy("other")]
+
+
+def test_a_successor_waits_until_the_owner_has_stopped() -> None:
+    """While the owner is active, its cursors are not flushed."""
+    player = joined()
+    assert player.sees(5, RunningNode(OTHER, 1, "other", successor="me")) == [StandingBy("other")]
+
+
+def test_a_node_on_which_the_instance_failed_takes_no_offer() -> None:
+    """It stands back for as long as after any failure."""
+    player = running(4)
+    player.tell(i.InstanceFailed())
+    (release,) = player.tell(i.InstanceStopped())
+    assert isinstance(release, i.ReleaseDestination)
+    player.tell(Released(release.ticket))
+    offered = RunningNode(OTHER, 2, "other", active=False, successor="me")
+    assert player.sees(6, offered) == [StandingBy("other")]
+
+
+def test_an_owner_that_shuts_down_during_a_hand_over_releases_to_any_node() -> None:
+    """Its stop does not wait for the successor."""
+    player = running(4)
+    player.tell(NodeEvent(False))
+    player.sees(5, RunningNode(MINE, 1, "me", successor="other"))
+    player.tell(Leave())
+    (release,) = player.tell(i.InstanceStopped())
+    assert isinstance(release, i.ReleaseDestination)
+
+
+def paused(player: Player, version: int, seen: RunningNode | None) -> list[i.Command]:
+    """Answer the newest Look: the destination is paused."""
+    look = player.last(Look)
+    assert isinstance(look, Look)
+    return player.tell(i.DestinationSeen(look.ticket, version, seen, paused=True))
+
+
+def test_an_owner_stops_a_paused_destination_in_good_order_and_claims_it_when_it_is_resumed() -> None:
+    """It releases the destination, does not race while the pause lasts, and then needs only a turn."""
+    player = running(4)
+    player.tell(NodeEvent(False))
+    assert paused(player, 5, RunningNode(MINE, 0, "me")) == [i.StopInstance(i.StopReason.PAUSED)]
+    (release,) = player.tell(i.InstanceStopped())
+    assert isinstance(release, i.ReleaseDestination)
+    player.tell(Released(release.ticket))
+    assert paused(player, 5, None) == []
+    assert player.race.state is RaceState.PAUSED
+    player.tell(NodeEvent(True))
+    assert player.sees(5, None) == [i.WantTurn(ORDERLY_STEP_S)]
+
+
+def test_a_node_that_starts_does_not_claim_a_paused_destination() -> None:
+    """Not even what an earlier session of this process left."""
+    player = joined()
+    assert paused(player, 4, None) == []
+    player.tell(SessionLost(), SessionUp(33, 6.0))
+    assert paused(player, 4, RunningNode(MINE, 2, "me")) == []
+    assert player.tell(Leave())[-1] == Left()
+
+
+def test_a_paused_destination_is_not_taken_from_its_owner() -> None:
+    """The offer of an owner that was paused meanwhile goes to nobody."""
+    player = joined()
+    offered = RunningNode(OTHER, 2, "other", active=False, successor="me")
+    assert paused(player, 4, offered) == [StandingBy("other")]
+
+
+def test_cursors_that_only_this_node_knows_are_restored_before_a_pause() -> None:
+    """The pause begins once they are loaded."""
+    player = running(4)
+    player.tell(SessionLost())
+    player.tell(i.InstanceStopped())
+    player.tell(SessionUp(33, 6.0))
+    (claim,) = paused(player, 0, None)
+    assert isinstance(claim, i.ClaimDestination)
+    start, _ = player.tell(i.Claimed(claim.ticket, 41))
+    assert start == i.StartInstance(41, restore=True)
+    assert paused(player, 41, RunningNode(33, 0, "me")) == []
+    player.tell(i.CursorsLoaded())
+    assert paused(player, 41, RunningNode(33, 0, "me")) == [i.StopInstance(i.StopReason.PAUSED)]

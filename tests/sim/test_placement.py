@@ -1,0 +1,275 @@
+"""Clusters in virtual time in which destinations move: by themselves, on request, and while things break."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from canal_ha.cluster.cluster import Cluster
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.mover import HandedOver
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import CanalConfig
+from canal_ha.errors import CanalError, PlacementRefused
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, SetData
+from lab.simulation.node import Node
+from lab.simulation.referee import Broken
+from lab.simulation.session import SimulatedSession
+from lab.simulation.storm import Simulation
+from lab.simulation.time import Process, World
+from lab.simulation.zookeeper import Ensemble
+from tests.cluster.test_election import Log
+
+
+class Request:
+    """What an operator asks of a node. answer: None while there is none."""
+
+    def __init__(self, asked: Coroutine[Deferred[Any], Any, Any]) -> None:
+        self.answer: Any = None
+        Deferred.fromCoroutine(asked).addBoth(self._done)
+
+    def _done(self, answer: Any) -> None:
+        self.answer = answer
+
+    @property
+    def refusal(self) -> str:
+        """The text of the error."""
+        assert isinstance(self.answer.value, CanalError)
+        return str(self.answer.value)
+
+
+def owner(simulation: Simulation, destination: str = "d0") -> Node:
+    """Return the only node that runs a destination."""
+    (found,) = simulation.runners(destination)
+    return found
+
+
+def moves(simulation: Simulation) -> int:
+    """Return how many hand-overs were begun."""
+    return sum(" stops: handed over" in line for line in simulation.referee.trace)
+
+
+class BareNode:
+    """A node with the real Cluster, which runs nothing. It joins on creation. moves: hand-overs that it began."""
+
+    def __init__(self, world: World, ensemble: Ensemble, number: int, seed: int, destinations: list[str]) -> None:
+        random = Random(f"{seed} {number}")
+        self.moves = 0
+        self.process = Process(world, random)
+        session = SimulatedSession(ensemble, self.process, random, timeout_s=3.0)
+        config = CanalConfig(Path("conf"), (), register_ip=f"10.0.0.{number}")
+        self.cluster = Cluster(config, self.process, session, self, lambda: "", random=random, log=Log())
+        Deferred.fromCoroutine(self.cluster.start())
+        for destination in destinations:
+            self.cluster.add(destination)
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """See Owner."""
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """See Owner."""
+        self.moves += reason is StopReason.HAND_OVER
+
+
+@pytest.mark.parametrize("restarts", [10, pytest.param(50, marks=pytest.mark.nightly("this test with 10 restarts"))])
+def test_sixty_destinations_stay_even_over_random_restarts(restarts: int) -> None:
+    """A minute after each restart no node runs more than 21, and at most 21 destinations have moved for it."""
+    world, destinations = World(), [f"d{number}" for number in range(60)]
+    ensemble, random = Ensemble(world), Random(1)
+    nodes = [BareNode(world, ensemble, number, 0, destinations) for number in range(3)]
+    most, moves = [], []
+    for seed in range(1, restarts + 1):
+        before = [node.moves for node in nodes]
+        number = random.randrange(3)
+        if random.random() < 0.5:
+            nodes[number].process.kill()
+        else:
+            Deferred.fromCoroutine(nodes[number].cluster.stop())
+        world.run(world.now + random.uniform(0.5, 15.0))
+        nodes[number].process.kill()
+        nodes[number] = BareNode(world, ensemble, number, seed, destinations)
+        before[number] = 0
+        world.run(world.now + 60.0)
+        running = [node.cluster.running for node in nodes]
+        assert sorted(chain(*running)) == sorted(destinations)
+        most.append(max(map(len, running)))
+        moves.append(sum(node.moves for node in nodes) - sum(before))
+    print(f"most on one node: {most}; moves: {moves}, together {sum(moves)}")
+    assert max(most) <= 21
+    assert max(moves) <= 21
+
+
+def test_a_settled_cluster_moves_nothing() -> None:
+    """Numbers that differ by one are even enough."""
+    simulation = Simulation(2, nodes=3, destinations=7, clients=0)
+    simulation.run(20.0)
+    before = moves(simulation)
+    simulation.run(300.0)
+    assert moves(simulation) == before
+
+
+def test_one_destination_moves_at_a_time() -> None:
+    """While a hand-over is under way, no other begins."""
+    simulation = Simulation(3, nodes=3, destinations=12, clients=0)
+    simulation.run(5.0)
+    simulation.crash(0)
+    simulation.run(10.0)
+    simulation.restart(0)
+    offered = []
+    for _ in range(1500):
+        simulation.run(0.01)
+        nodes = [simulation.ensemble.tree.get(tree.running(name)) for name in simulation.destinations]
+        offered.append(sum(bool(node and tree.RunningData.from_bytes(node.data).successor) for node in nodes))
+    assert max(offered) == 1
+    assert sorted(simulation.spread()) == [4, 4, 4]
+
+
+def test_nothing_moves_while_nodes_come_and_go() -> None:
+    """Moves wait until the list of nodes has been the same for the delay."""
+    simulation = Simulation(4, nodes=3, destinations=9, clients=0, rebalance_delay_s=5.0)
+    simulation.run(10.0)
+    simulation.crash(0)
+    simulation.run(10.0)
+    before = moves(simulation)
+    for _ in range(4):
+        simulation.restart(0)
+        simulation.run(4.0)
+    assert moves(simulation) == before
+    simulation.run(20.0)
+    assert sorted(simulation.spread()) == [3, 3, 3]
+
+
+def test_a_destination_moves_to_the_nodes_that_it_prefers_and_stays_there() -> None:
+    """It runs elsewhere while none of them is alive, and comes back."""
+    simulation = Simulation(5, nodes=3, destinations=4, clients=1, preferred=(2,))
+    preferred = simulation.nodes[1]
+    simulation.run(20.0)
+    assert preferred.cluster.running == simulation.destinations
+    simulation.crash(1)
+    simulation.run(10.0)
+    simulation.must_run()
+    simulation.restart(1)
+    simulation.run(20.0)
+    assert simulation.nodes[1].cluster.running == simulation.destinations
+
+
+def test_a_move_hands_over_without_a_moment_in_which_running_is_free() -> None:
+    """Nobody else can claim in between. The move says how long it took, and every acknowledged row is durable."""
+    for seed in range(20):
+        simulation = Simulation(seed, rebalance_delay_s=-1)
+        simulation.run(4.0)
+        giver = owner(simulation)
+        taker, asked = [node for node in simulation.nodes if node is not giver]
+        request = Request(asked.cluster.mover.move("d0", taker.name))
+        while request.answer is None:
+            simulation.run(0.005)
+            assert simulation.ensemble.tree.get(tree.running("d0")) is not None
+        assert isinstance(request.answer, HandedOver)
+        assert 0.0 < request.answer.seconds < 1.0
+        assert owner(simulation) is taker
+        simulation.finish()
+
+
+def test_a_move_that_cannot_be_made_says_why() -> None:
+    """Unknown nodes, nodes without the destination, Java nodes and paused destinations are named."""
+    simulation = Simulation(6, destinations=2, rebalance_delay_s=-1)
+    simulation.run(3.0)
+    node = owner(simulation)
+    taker = next(each for each in simulation.nodes if each is not node)
+    java = "10.0.0.9:11111"
+    simulation.ensemble.transaction(0, [Create(tree.destination_member("d0", java))])
+    Deferred.fromCoroutine(taker.cluster.remove("d0"))
+    simulation.run(0.5)
+
+    def refusal(destination: str, to: str) -> str:
+        request = Request(node.cluster.mover.move(destination, to))
+        simulation.run(0.5)
+        return request.refusal
+
+    assert refusal("nothing", taker.name).startswith("no node has a destination nothing")
+    assert refusal("d0", "10.0.0.8:11111").startswith("no node 10.0.0.8:11111 is alive")
+    assert refusal("d0", taker.name).startswith(f"{taker.name} does not have d0; ")
+    assert refusal("d0", node.name) == f"d0 runs on {node.name} already"
+    assert refusal("d0", java).startswith(f"{java} cannot be chosen: it is a Java node")
+    pause = Request(node.cluster.mover.pause("d0"))
+    simulation.run(1.0)
+    assert pause.answer == node.name
+    assert refusal("d0", taker.name) == "d0 is paused: resume it first"
+
+
+def test_a_destination_whose_successor_dies_goes_to_another_node() -> None:
+    """The offer lasts 2 s; then any node takes the destination, and the move says that it failed."""
+    simulation = Simulation(7, rebalance_delay_s=-1)
+    simulation.run(3.0)
+    giver = owner(simulation)
+    taker, third = [node for node in simulation.nodes if node is not giver]
+    request = Request(giver.cluster.mover.move("d0", taker.name))
+    simulation.crash(simulation.nodes.index(taker))
+    simulation.run(3.5)
+    assert owner(simulation) is third
+    assert request.refusal.startswith(f"{taker.name} has not taken d0, and {third.name} runs d0")
+
+
+def test_a_pause_lasts_over_restarts_of_all_nodes() -> None:
+    """No node runs the destination until it is resumed; the others go on."""
+    simulation = Simulation(8, destinations=2)
+    simulation.run(4.0)
+    pause = Request(simulation.nodes[0].cluster.mover.pause("d0"))
+    simulation.run(1.0)
+    assert isinstance(pause.answer, str)
+    for number in range(3):
+        simulation.restart(number)
+        simulation.run(4.0)
+        assert simulation.runners("d0") == []
+    assert len(simulation.runners("d1")) == 1
+    resume = Request(simulation.nodes[0].cluster.mover.resume("d0"))
+    simulation.run(2.0)
+    assert resume.answer == owner(simulation).name
+    simulation.finish()
+
+
+def test_the_referee_notices_a_paused_destination_that_runs() -> None:
+    """A node that does not look at the pause breaks the promise."""
+    simulation = Simulation(9)
+    simulation.run(3.0)
+    node = owner(simulation)
+    node.session.watch_delay_s = 1e6
+    simulation.ensemble.transaction(0, [Create(tree.paused("d0"))])
+    with pytest.raises(Broken, match="paused-stays-stopped"):
+        simulation.run(10.0)
+
+
+def test_an_operator_can_pause_and_resume_once() -> None:
+    """A second pause and a second resume are refused."""
+    simulation = Simulation(10)
+    simulation.run(3.0)
+    mover = simulation.nodes[0].cluster.mover
+    for asked, refused in ((mover.pause, "d0 is paused already"), (mover.resume, "d0 is not paused")):
+        first = Request(asked("d0"))
+        simulation.run(2.0)
+        assert isinstance(first.answer, str)
+        second = Request(asked("d0"))
+        simulation.run(1.0)
+        assert second.refusal == refused
+
+
+def test_a_request_that_meets_another_is_refused() -> None:
+    """`running` changed between the look and the request."""
+    simulation = Simulation(11, rebalance_delay_s=-1)
+    simulation.run(3.0)
+    giver = owner(simulation)
+    taker = next(node for node in simulation.nodes if node is not giver)
+    data = tree.RunningData(giver.name, successor=taker.name).to_bytes()
+    giver.process.pause()
+    simulation.ensemble.transaction(0, [SetData(tree.running("d0"), data)])
+    request = Request(taker.cluster.mover.move("d0", taker.name))
+    simulation.run(0.5)
+    assert isinstance(request.answer.value, PlacementRefused)
+    assert "is handing d0 to" in request.refusal
