@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from canal_ha.config import queue
 from canal_ha.config.keys import BY_NAME, GROUP, OVERRIDE, KeyFile
 from canal_ha.config.properties import Setting
 
@@ -28,7 +29,7 @@ class Part:
 
 # canal's stock files set many of these keys (docs/protocol.md#keys).
 PARTS = (
-    Part("message queues are not supported", r"canal\.mq\..*|(kafka|rocketmq|rabbitmq|pulsarmq)\..*"),
+    Part("RocketMQ, RabbitMQ and Pulsar are not supported", r"(rocketmq|rabbitmq|pulsarmq)\..*"),
     Part(
         "the canal-admin console is not supported, the configuration comes from these files",
         r"canal\.admin\.(manager|port|user|passwd|register\..*)"
@@ -56,6 +57,11 @@ WITHOUT_EFFECT = re.compile(
 _PARTS = tuple((part, re.compile(part.pattern)) for part in PARTS)
 _OVERRIDE = re.compile(OVERRIDE)
 _GROUP = re.compile(GROUP)
+
+
+def _is_harmless(key: str) -> bool:
+    of_queue = key in queue.OLD_NAMES or key in queue.OTHER_NAMES.values() or any(queue.named([key]))
+    return bool(of_queue or WITHOUT_EFFECT.fullmatch(key) or queue.WITHOUT_EFFECT.fullmatch(key))
 
 
 def warnings(
@@ -86,11 +92,14 @@ def warnings(
             if instance and BY_NAME[key].place is KeyFile.NODE:
                 yield f"{setting.origin}: {key} is read from canal.properties only"
             continue
+        if instance and any(queue.named([key])):
+            yield f"{setting.origin}: {key} is read from canal.properties only"
+            continue
         part = next((part for part, pattern in _PARTS if pattern.fullmatch(key)), None)
         if part is not None:
             if value.lower() not in part.harmless:
                 absent.setdefault(part.note, []).append(key)
-        elif not (WITHOUT_EFFECT.fullmatch(key) or (_OVERRIDE.fullmatch(key) and not instance) or key in used):
+        elif not (_is_harmless(key) or (_OVERRIDE.fullmatch(key) and not instance) or key in used):
             near = get_close_matches(key, BY_NAME, n=1, cutoff=0.8)
             yield f"{setting.origin}: unknown key {key}" + (f", did you mean {near[0]}?" if near else "")
     for note, keys in absent.items():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from canal_ha.config.live import Difference
 from canal_ha.errors import ConfigError
 
 REFUSED = "refused"  # the file cannot be used
 UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exists
 GONE = "gone"  # canal.destinations lists a destination without a file
 AUDIT = "audit"  # the audit log cannot be written, or not rotated
-RESTART = "restart"  # canal.properties changed after the node read it
+RESTART = "restart"  # a file has changed, and the node uses the change only after a restart
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,26 @@ def refused(destination: str, error: ConfigError, *, running: bool, scanned: boo
     then = "the next scan reads it" if scanned else "then restart the node"
     text = f"{error}; {destination} {state}; correct the file; {then}"
     return ConfigAlarm(REFUSED, destination, text, running, now, error.file, error.line, error.key, error.reason)
+
+
+def main_refused(error: ConfigError, *, scanned: bool, now: float) -> ConfigAlarm:
+    """Return the alarm for a canal.properties that cannot be used; the arguments are those of `refused`."""
+    then = "the next scan reads it" if scanned else "then restart the node"
+    text = (
+        f"{error}; the node goes on with what it read before, and would not run like this after a restart; correct the"
+        f" file; {then}"
+    )
+    return ConfigAlarm(REFUSED, "", text, True, now, error.file, error.line, error.key, error.reason)
+
+
+def restart(file: Path, waiting: Sequence[Difference], now: float) -> ConfigAlarm:
+    """Return the alarm for keys of canal.properties that a running node does not take over.
+
+    file: canal.properties.
+    waiting: the keys, at least one.
+    now: s since 1970.
+    """
+    first = waiting[0]
+    where = f"{file}:{first.line}" if first.line else str(file)
+    reason = f"needs a restart: {', '.join(map(str, waiting))}"
+    return ConfigAlarm(RESTART, "", f"{where} {reason}", True, now, str(file), first.line, first.key, reason)

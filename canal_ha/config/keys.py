@@ -79,6 +79,12 @@ def _instance(
     return key
 
 
+def _queue(name: str, kind: ValueKind[T], default: str, meaning: str, unit: str = "") -> Key[T]:
+    key = Key("canal.mq." + name, kind, default, meaning, unit, KeyFile.INSTANCE)
+    _table.append(key)
+    return key
+
+
 # ---- the node and its ports
 
 IP = _node("canal.ip", kinds.text(), "", "address that the data port listens on; blank: every address")
@@ -109,7 +115,8 @@ TLS_CA = _node(
     "canal.tls.ca",
     kinds.text(),
     "",
-    "PEM file of the authorities of client certificates, which can name an account; blank: clients need none",
+    "PEM file of the authorities of client certificates, which can name an account; blank: clients need none. The page"
+    " of a node checks the certificates of other nodes with it too",
     "file",
 )
 TLS_PORTS = _node(
@@ -159,7 +166,10 @@ MAX_FRAME = _node(
 )
 WITHOUT_NETTY = _node("canal.withoutNetty", kinds.switch(), "false", "do not open the data port")
 SERVER_MODE = _node(
-    "canal.serverMode", kinds.word("tcp"), "tcp", "how rows are served; only tcp is supported, no message queues"
+    "canal.serverMode",
+    kinds.server_mode(),
+    "tcp",
+    "tcp: clients connect to this node; kafka: the node writes all changes to Kafka, and opens no data port",
 )
 METRICS_PORT = _node(
     "canal.metrics.pull.port",
@@ -193,6 +203,52 @@ AUDIT_FILE = _node(
     "",
     "the audit log; blank: audit/audit.log in canal.log.dir. It rotates as the logs do",
     "file",
+)
+ALARM_FILE = _node(
+    "canal.alarm.file",
+    kinds.text(),
+    "",
+    "TOML file of handlers that tell people about alarms; blank: the log and the status alone",
+    "file",
+)
+
+# ---- Kafka, with canal.serverMode = kafka
+
+KAFKA_SERVERS = _node("kafka.bootstrap.servers", kinds.text(), "", "brokers to begin with", "host:port list")
+MQ_FLAT = _node(
+    "canal.mq.flatMessage",
+    kinds.switch(),
+    "true",
+    "messages are canal's FlatMessage as JSON; false: canal's protobuf Message",
+)
+MQ_BATCH = _node(
+    "canal.mq.canalBatchSize",
+    kinds.whole(1, INT32),
+    "50",
+    "how much is read from the ring at once",
+    "KiB, or entries with batch.mode ITEMSIZE",
+)
+MQ_DATABASE_HASH = _node(
+    "canal.mq.database.hash", kinds.switch(), "true", "the schema's name counts in the hash of canal.mq.partitionHash"
+)
+MQ_NAME = _node(
+    "canal.mq.pipeline.name",
+    kinds.pipeline_name(),
+    "canal",
+    "name of this cluster in Kafka, in transactional ids and in the progress; two clusters need two names",
+)
+MQ_PROGRESS = _node(
+    "canal.mq.progress.topic",
+    kinds.text(),
+    "canal-ha.progress",
+    "compacted topic in which destinations keep how far they are; it is created if it is missing",
+    "topic",
+)
+MQ_DATA_LOSS = _node(
+    "canal.mq.failOnDataLoss",
+    kinds.switch(),
+    "true",
+    "stop, with an alarm, if the cursor was moved past changes that Kafka lacks; false: go on without them",
 )
 
 # ---- ZooKeeper
@@ -243,6 +299,19 @@ ZK_TLS_CA = _node(
 ZK_TLS_CERT = _node("canal.zookeeper.tls.cert", kinds.text(), "", "certificate of this node for ZooKeeper", "PEM file")
 ZK_TLS_KEY = _node(
     "canal.zookeeper.tls.key", kinds.text(), "", "its private key; blank: it is in the same file", "PEM file"
+)
+
+# ---- placement
+
+LABELS = _node(
+    "canal.node.labels", kinds.labels(), "", "labels of this node, as zone=a,disk=ssd; destinations can prefer them"
+)
+REBALANCE_DELAY = _node(
+    "canal.cluster.rebalance.delay",
+    kinds.decimal(-1),
+    "10",
+    "after no node came or went for this time, destinations move until all nodes run about as many; -1: never",
+    "s",
 )
 
 # ---- destinations
@@ -388,6 +457,12 @@ ALARM_BLOCKED = _shared(
     "30",
     "raise an alarm if a ring is full of unacknowledged batches for this time; 0: never",
     "s",
+)
+PREFERRED_LABELS = _shared(
+    "instance.placement.prefer",
+    kinds.labels(),
+    "",
+    "labels of the nodes that shall run the destination while one of them is alive; blank: any node",
 )
 SNAPSHOT_CONNECTIONS = _shared(
     "instance.snapshot.connections",
@@ -748,8 +823,60 @@ PRIVACY_HASH = _instance(
     "columns delivered as hex(HMAC-SHA-256(privacy.key, text)), in the same form; NULL stays NULL",
 )
 
+MQ_TOPIC = _queue(
+    "topic", kinds.text(), "", "topic of all rows; with canal.mq.dynamicTopic, of those that match no rule"
+)
+MQ_DYNAMIC_TOPIC = _queue(
+    "dynamicTopic",
+    kinds.text(),
+    "",
+    "rules that choose a table's topic: schema.table, schema or a regular expression, each with an optional topic:",
+)
+MQ_PARTITION = _queue(
+    "partition", kinds.whole(0, INT32), "0", "partition of all messages, if canal.mq.partitionHash is blank"
+)
+MQ_PARTITION_HASH = _queue(
+    "partitionHash",
+    kinds.text(),
+    "",
+    "what rows are distributed by: TABLE:column^column, TABLE:$pk$ for the primary key, TABLE for its name",
+)
+MQ_PARTITIONS = _queue(
+    "partitionsNum",
+    kinds.whole(1, INT32),
+    "1",
+    "partitions that canal.mq.partitionHash distributes rows to",
+    "partitions",
+)
+MQ_TOPIC_PARTITIONS = _queue(
+    "dynamicTopicPartitionNum", kinds.text(), "", "canal.mq.partitionsNum of single topics", "topic:number list"
+)
+MQ_ALL_PARTITIONS = _queue(
+    "enableDynamicQueuePartition",
+    kinds.switch(),
+    "false",
+    "distribute rows to all partitions that a topic has, instead of canal.mq.partitionsNum",
+)
+
 KEYS: tuple[Key[Any], ...] = tuple(_table)
 BY_NAME: dict[str, Key[Any]] = {key.name: key for key in KEYS}
+
+LIVE: frozenset[str] = frozenset(
+    key.name
+    for key in (
+        DESTINATIONS,
+        DESTINATIONS_EXPR,
+        AUTO_SCAN_INTERVAL,
+        TEMPLATE,
+        LAZY,
+        LOGIN_TIMEOUT,
+        CONNECTIONS,
+        ADDRESS_CONNECTIONS,
+        AHEAD_BYTES,
+        REPLY_BYTES,
+    )
+)
+"""Keys of the node that a running node takes over from a changed canal.properties. The others need a restart."""
 
 OVERRIDE = r"canal\.instance\.(?P<destination>[^=\s]+)\.(?P<what>spring\.xml|lazy|mode|manager\.address)"
 """Keys of canal.properties that override canal.instance.global.* for one destination."""

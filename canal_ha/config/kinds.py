@@ -83,6 +83,27 @@ def word(*choices: str) -> ValueKind[str]:
     return ValueKind(" or ".join(choices), read)
 
 
+def server_mode() -> ValueKind[str]:
+    """Accept tcp and kafka; say what to use instead of canal's other modes."""
+    known = word("tcp", "kafka")
+    return ValueKind(
+        "tcp or kafka. For RocketMQ, RabbitMQ and Pulsar, set tcp and run a pipeline that sends rows over HTTP, or set"
+        " kafka and connect the queue to Kafka (docs/how-to/migrate-from-canal.md)",
+        known.read,
+    )
+
+
+def pipeline_name() -> ValueKind[str]:
+    """Accept a name of letters, digits and the characters `.`, `_` and `-`."""
+
+    def read(value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", value):
+            raise ValueError(value)
+        return value
+
+    return ValueKind("a name of letters, digits, `.`, `_` and `-`, at most 100", read)
+
+
 def words(*choices: str) -> ValueKind[tuple[str, ...]]:
     """Accept a comma-separated list of the words."""
     one = word(*choices)
@@ -245,6 +266,19 @@ def names() -> ValueKind[tuple[str, ...]]:
 
     expected = f"comma-separated names without blanks and slashes, of at most {DESTINATION_BYTES} bytes each"
     return ValueKind(expected, read)
+
+
+def labels() -> ValueKind[tuple[str, ...]]:
+    """Accept comma-separated name=value pairs, each name once, or nothing."""
+
+    def read(value: str) -> tuple[str, ...]:
+        items = [item.strip() for item in value.split(",") if item.strip()]
+        names = {item.partition("=")[0] for item in items if re.fullmatch(r"[^\s=,]+=[^\s=,]+", item)}
+        if len(names) != len(items):
+            raise ValueError(value)
+        return tuple(items)
+
+    return ValueKind("comma-separated labels as zone=a, each name once", read)
 
 
 def numbered_names() -> ValueKind[tuple[str, ...]]:

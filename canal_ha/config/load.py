@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from canal_ha.config import absent, keys
+from canal_ha.config import absent, keys, queue
 from canal_ha.config.keys import Key
 from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.config.kinds import destination as checked_name
@@ -20,6 +20,7 @@ from canal_ha.config.model import (
     GroupMember,
     InstanceConfig,
     LocalFiles,
+    QueueConfig,
     RefusedDestination,
     SnapshotLimits,
     SourceConfig,
@@ -27,10 +28,20 @@ from canal_ha.config.model import (
     WhenLost,
 )
 from canal_ha.config.outside import has_placeholder
-from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
+from canal_ha.config.properties import (
+    PROGRAM,
+    Layers,
+    Setting,
+    from_environment,
+    from_mapping,
+    from_program,
+    from_sets,
+    read,
+    references,
+)
 from canal_ha.config.scan import DirectoryState
 from canal_ha.config.tls import KeyReader, port_tls, tls_config, tsdb_tls, zookeeper_access
-from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
+from canal_ha.errors import ConfigError, FileMissing, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
 
@@ -60,7 +71,11 @@ def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> Can
 
 
 def load_usable(
-    conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str], check_filter: FilterCheck | None = None
+    conf_dir: Path,
+    sets: Sequence[str],
+    environ: Mapping[str, str],
+    check_filter: FilterCheck | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> CanalConfig:
     """Read conf_dir/canal.properties and the instance.properties of every destination.
 
@@ -70,86 +85,56 @@ def load_usable(
     sets: `key=value` arguments; override environ.
     environ: the process environment; overrides the files.
     check_filter: checks the table filters of every destination.
+    given: settings of a program; override all others, and canal.properties need not exist. None: not of a program.
     Raises ConfigError for an invalid value of the node.
     """
-    files = _ConfigFiles(conf_dir / MAIN_FILE, tuple(sets), environ)
-    node = files.node
-    scan_root = files.path(node.get(keys.CONF_DIR))
-    zk_servers = node.get(keys.ZK_SERVERS)
-    node.get(keys.SERVER_MODE)  # raises if the node should feed a message queue
-    _cursor_place(node, "global", zk_servers)  # raises for canal's stock file even before a destination exists
-    listed = tuple(dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS)))
-    names = dict.fromkeys(listed)
-    auto_scan = node.get(keys.AUTO_SCAN)
-    if auto_scan:
-        names |= dict.fromkeys(sorted(look_at(scan_root, files.main_file).files))
-    instances, refused, instance_warnings = [], [], []
-    for name in names:
-        try:
-            instance, its_warnings = files.instance(scan_root, name, zk_servers, check_filter)
-        except ConfigError as error:
-            refused.append(RefusedDestination(name, error))
-        else:
-            instances.append(instance)
-            instance_warnings += its_warnings
-    warnings = [*files.node_warnings(), *instance_warnings]
-    if node.get(keys.PASSWD) and not node.get(keys.USER):
-        warnings.append(
-            f"{node.origin(keys.PASSWD)}: canal.passwd is set without canal.user: any user name is accepted"
-        )
-    return CanalConfig(
-        conf_dir=scan_root,
-        destinations=tuple(instances),
-        ip=node.get(keys.IP),
-        register_ip=node.get(keys.REGISTER_IP),
-        port=node.get(keys.PORT),
-        user=node.get(keys.USER),
-        passwd=node.get(keys.PASSWD),
-        accounts_file=files.path(node.get(keys.ACCOUNTS_FILE)) if node.get(keys.ACCOUNTS_FILE) else None,
-        insecure=node.get(keys.INSECURE),
-        tls=port_tls(node, files.path),
-        login_timeout_s=node.get(keys.LOGIN_TIMEOUT),
-        connections_max=node.get(keys.CONNECTIONS),
-        address_connections_max=node.get(keys.ADDRESS_CONNECTIONS),
-        ahead_bytes=node.get(keys.AHEAD_BYTES),
-        reply_bytes=node.get(keys.REPLY_BYTES),
-        metrics_port=node.get(keys.METRICS_PORT),
-        metrics_bind=node.get(keys.METRICS_BIND) or node.get(keys.IP),
-        admin_http_port=node.get(keys.ADMIN_PORT),
-        admin_http_bind=node.get(keys.ADMIN_BIND),
-        zk_servers=zk_servers,
-        zk_session_timeout_ms=node.get(keys.ZK_SESSION),
-        zk_flush_period_ms=node.get(keys.ZK_FLUSH),
-        zk_access=zookeeper_access(node, files.path),
-        without_netty=node.get(keys.WITHOUT_NETTY),
-        max_frame_bytes=node.get(keys.MAX_FRAME),
-        auto_scan=auto_scan,
-        auto_scan_interval_s=node.get(keys.AUTO_SCAN_INTERVAL),
-        log_dir=files.path(node.get(keys.LOG_DIR)),
-        audit_file=_audit_file(node, files.path),
-        log_format=node.get(keys.LOG_FORMAT),
-        warnings=tuple(dict.fromkeys(warnings)),
-        main_file=files.main_file,
-        sets=files.sets,
-        refused=tuple(refused),
-        listed=listed,
-        main=files.main_texts,
-    )
+    main_file = conf_dir / MAIN_FILE
+    main = read(main_file) if given is None or main_file.exists() else {}
+    files = _ConfigFiles(main_file, main, tuple(sets), environ, given or {})
+    config = files.config()
+    names = dict.fromkeys(config.listed)
+    if config.auto_scan:
+        names |= dict.fromkeys(sorted(look_at(config.conf_dir, main_file).files))
+    return files.whole(config, config, names, check_filter)
+
+
+def load_again(
+    known: CanalConfig,
+    destinations: Iterable[str],
+    environ: Mapping[str, str],
+    check_filter: FilterCheck | None = None,
+) -> CanalConfig:
+    """Read canal.properties again, and with it the files of destinations where a running node looks for them.
+
+    known: the configuration of the node. A changed canal.conf.dir or canal.zkServers has no effect on destinations.
+    destinations: their names.
+    environ: the process environment.
+    check_filter: checks their table filters.
+    Raises ConfigError for an invalid value of the node.
+    """
+    main = read(known.main_file) if not known.given or known.main_file.exists() else {}
+    files = _ConfigFiles(known.main_file, main, known.sets, environ, known.given)
+    return files.whole(files.config(), known, destinations, check_filter)
 
 
 def load_instance(
-    config: CanalConfig, destination: str, environ: Mapping[str, str], check_filter: FilterCheck | None = None
+    config: CanalConfig,
+    destination: str,
+    environ: Mapping[str, str],
+    check_filter: FilterCheck | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> tuple[InstanceConfig, tuple[str, ...]]:
-    """Read one destination's files again and return its configuration and the warnings.
+    """Read one destination's file again and return its configuration and the warnings.
 
-    config: the node's configuration.
+    config: the node's configuration. canal.properties is not read: its settings are `config.main`.
     destination: its name.
     environ: the process environment.
     check_filter: checks its table filters.
+    given: settings of a program for this destination; override all others.
     Raises ConfigError; the node then keeps the previous configuration.
     """
-    files = _ConfigFiles(config.main_file, config.sets, environ, config.main)
-    instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter)
+    files = _ConfigFiles(config.main_file, config.main, config.sets, environ, config.given)
+    instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter, given)
     return instance, tuple(warnings)
 
 
@@ -274,32 +259,87 @@ class _LayeredValues:
 
 
 class _ConfigFiles:
-    """The files of one load: canal.properties, read once, and the instance files, read on demand."""
+    """The files of one load: the settings of canal.properties, and the instance files, read on demand."""
 
     def __init__(
-        self, main_file: Path, sets: tuple[str, ...], environ: Mapping[str, str], known: Mapping[str, str] | None = None
+        self,
+        main_file: Path,
+        main: Mapping[str, Setting],
+        sets: tuple[str, ...],
+        environ: Mapping[str, str],
+        given: Mapping[str, str],
     ) -> None:
-        """Read canal.properties.
+        """Read nothing yet.
 
         main_file: canal.properties.
+        main: its settings.
         sets: `key=value` arguments; override environ.
         environ: the process environment; overrides the files.
-        known: settings to use while canal.properties is missing or empty; None if it must exist.
+        given: settings of a program; override sets.
         """
         self.main_file = main_file
         self.sets = sets
+        self.given = given
         self._environ = environ
-        self._strong = (from_mapping(from_sets(sets)), from_environment(environ))
-        self._main = read(main_file) if known is None or main_file.exists() else {}
-        if known and not self._main:
-            self._main = {key: Setting(text, str(main_file)) for key, text in known.items()}
-        self._used = _used(self._main)  # names in placeholders of all files read so far
-        self.node = _LayeredValues(Layers((*self._strong, from_mapping(self._main)), environ), str(main_file))
+        self._strong = (from_mapping(from_program(given)), from_mapping(from_sets(sets)), from_environment(environ))
+        self._main = main
+        self._used = _used(self._main) | _used(from_program(given))  # names in placeholders of all that is read so far
+        self._written = (*main, *from_sets(sets), *given)
+        layers = Layers((*self._strong, from_mapping(self._main)), environ, self._written)
+        self.node = _LayeredValues(layers, str(main_file))
 
     @property
-    def main_texts(self) -> dict[str, str]:
-        """Return the settings of canal.properties as written."""
-        return {key: setting.text for key, setting in self._main.items()}
+    def feeds_queue(self) -> bool:
+        """Whether the node writes to Kafka, instead of serving clients."""
+        return self.node.get(keys.SERVER_MODE) != "tcp"
+
+    def config(self) -> CanalConfig:
+        """Return the node's configuration without destinations and warnings. Raises ConfigError."""
+        node = self.node
+        zk_servers = node.get(keys.ZK_SERVERS)
+        node.get(keys.SERVER_MODE)  # raises for a queue that is not supported
+        _cursor_place(node, "global", zk_servers)  # raises for canal's stock file even before a destination exists
+        return CanalConfig(
+            conf_dir=self.path(node.get(keys.CONF_DIR)),
+            destinations=(),
+            ip=node.get(keys.IP),
+            register_ip=node.get(keys.REGISTER_IP),
+            port=node.get(keys.PORT),
+            user=node.get(keys.USER),
+            passwd=node.get(keys.PASSWD),
+            accounts_file=self.path(node.get(keys.ACCOUNTS_FILE)) if node.get(keys.ACCOUNTS_FILE) else None,
+            insecure=node.get(keys.INSECURE),
+            tls=port_tls(node, self.path),
+            login_timeout_s=node.get(keys.LOGIN_TIMEOUT),
+            connections_max=node.get(keys.CONNECTIONS),
+            address_connections_max=node.get(keys.ADDRESS_CONNECTIONS),
+            ahead_bytes=node.get(keys.AHEAD_BYTES),
+            reply_bytes=node.get(keys.REPLY_BYTES),
+            metrics_port=node.get(keys.METRICS_PORT),
+            metrics_bind=node.get(keys.METRICS_BIND) or node.get(keys.IP),
+            admin_http_port=node.get(keys.ADMIN_PORT),
+            admin_http_bind=node.get(keys.ADMIN_BIND),
+            zk_servers=zk_servers,
+            zk_session_timeout_ms=node.get(keys.ZK_SESSION),
+            zk_flush_period_ms=node.get(keys.ZK_FLUSH),
+            zk_access=zookeeper_access(node, self.path),
+            labels=node.get(keys.LABELS),
+            rebalance_delay_s=node.get(keys.REBALANCE_DELAY),
+            without_netty=node.get(keys.WITHOUT_NETTY) or self.feeds_queue,
+            max_frame_bytes=node.get(keys.MAX_FRAME),
+            auto_scan=node.get(keys.AUTO_SCAN),
+            auto_scan_interval_s=node.get(keys.AUTO_SCAN_INTERVAL),
+            log_dir=self.path(node.get(keys.LOG_DIR)),
+            audit_file=_audit_file(node, self.path),
+            alarm_file=self.path(node.get(keys.ALARM_FILE)) if node.get(keys.ALARM_FILE) else None,
+            log_format=node.get(keys.LOG_FORMAT),
+            main_file=self.main_file,
+            sets=self.sets,
+            listed=tuple(dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS))),
+            main=self._main,
+            layers=node.layers,
+            given=self.given,
+        )
 
     def path(self, text: str) -> Path:
         """Resolve a path; a relative one starts, as in canal, in bin/ beside conf/.
@@ -312,9 +352,39 @@ class _ConfigFiles:
             return Path(os.path.normpath(conf_dir.joinpath(*path.parts[2:])))
         return Path(os.path.normpath(conf_dir.parent / "bin" / path))
 
+    def whole(
+        self, config: CanalConfig, running: CanalConfig, names: Iterable[str], check_filter: FilterCheck | None
+    ) -> CanalConfig:
+        """Return a node's configuration with destinations and warnings.
+
+        config: what `config` returned.
+        running: says where instance files are, and which ZooKeeper the node uses.
+        names: of the destinations.
+        check_filter: checks their table filters.
+        """
+        instances, refused, warnings = [], [], []
+        for name in names:
+            try:
+                instance, its_warnings = self.instance(running.conf_dir, name, running.zk_servers, check_filter)
+            except ConfigError as error:
+                refused.append(RefusedDestination(name, error))
+            else:
+                instances.append(instance)
+                warnings += its_warnings
+        return replace(
+            config,
+            destinations=tuple(instances),
+            refused=tuple(refused),
+            warnings=tuple(dict.fromkeys([*self.node_warnings(), *warnings])),
+        )
+
     def node_warnings(self) -> Iterator[str]:
         """Yield warnings about canal.properties and --set; call it after all instance files are read."""
-        for where, settings in ((self.main_file, self._main), ("--set", from_sets(self.sets))):
+        for where, settings in (
+            (self.main_file, self._main),
+            ("--set", from_sets(self.sets)),
+            (PROGRAM, from_program(self.given)),
+        ):
             yield from absent.warnings(where, settings, self.node.layers.resolve, instance=False, used=self._used)
         for name, setting in from_sets(self.sets).items():
             key = keys.BY_NAME.get(name)
@@ -323,9 +393,17 @@ class _ConfigFiles:
                     f"--set {name}: other users can see this value in the list of processes; write"
                     f" --set '{name}=${{file:PATH}}'"
                 )
+        if self.node.get(keys.PASSWD) and not self.node.get(keys.USER):
+            origin = self.node.origin(keys.PASSWD)
+            yield f"{origin}: canal.passwd is set without canal.user: any user name is accepted"
 
     def instance(
-        self, scan_root: Path, destination: str, zk_servers: str, check_filter: FilterCheck | None
+        self,
+        scan_root: Path,
+        destination: str,
+        zk_servers: str,
+        check_filter: FilterCheck | None,
+        given: Mapping[str, str] | None = None,
     ) -> tuple[InstanceConfig, list[str]]:
         """Load one destination and return its configuration and the warnings.
 
@@ -335,6 +413,7 @@ class _ConfigFiles:
         destination: its name.
         zk_servers: canal.zkServers; "" if there are none.
         check_filter: checks its table filters.
+        given: settings of a program for this destination.
         Raises ConfigError.
         """
         where = scan_root / destination / INSTANCE_FILE
@@ -351,12 +430,17 @@ class _ConfigFiles:
         except OSError as error:
             raise ConfigError(str(error.filename), "(file)", "", f"a readable file ({error.strerror})") from error
         where = path or where
-        own = read(path) if path else {}
-        self._used |= _used(own)
+        own, its = read(path) if path else {}, from_program(given or {})
+        self._used |= _used(own) | _used(its)
         name = {"canal.instance.destination": Setting(destination, str(where))}
-        layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)), self._environ)
+        layers = Layers(
+            (from_mapping({**its, **name}), *self._strong, from_mapping(own), from_mapping(self._main)),
+            self._environ,
+            (*own, *its),
+        )
         reader = _LayeredValues(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
+        warnings += absent.warnings(PROGRAM, its, layers.resolve, instance=True, used=self._used)
         cursor_place = _cursor_place(self.node, destination, zk_servers)
         template = _template(self.node, destination)[1]
         local = template == "local"
@@ -385,14 +469,17 @@ class _ConfigFiles:
                     except FilterInvalid as error:
                         raise reader.refusal(key, f"regular expressions for tables ({error})") from error
         try:
-            return self._instance(reader, destination, cursor_place, stamp, template), warnings
+            config = self._instance(reader, destination, cursor_place, template)
+            return replace(config, layers=layers, stamp=stamp), warnings
         except ConfigError as error:
-            if stamp is None or stamp.size_bytes or error.file != str(where):
+            if error.file != str(where) or error.line or (stamp and stamp.size_bytes):
                 raise
+            if stamp is None:
+                raise FileMissing(str(where), error.key, error.expected) from error
             raise FileUnusable(str(where), f"is empty and {error.key} is set nowhere else", key=error.key) from error
 
     def _instance(
-        self, reader: _LayeredValues, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str
+        self, reader: _LayeredValues, destination: str, cursor_place: CursorPlace, template: str
     ) -> InstanceConfig:
         get = reader.get
         local = template == "local"
@@ -453,7 +540,8 @@ class _ConfigFiles:
             tsdb_tls=tsdb_tls(reader, self.path),
             tsdb_snapshot_interval_h=get(keys.TSDB_INTERVAL),
             tsdb_snapshot_expire_h=get(keys.TSDB_EXPIRE),
-            lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),
+            lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY) and not self.feeds_queue,
+            preferred_labels=get(keys.PREFERRED_LABELS),
             alarm_lag_s=get(keys.ALARM_LAG),
             alarm_unmoved_s=get(keys.ALARM_UNMOVED),
             alarm_blocked_s=get(keys.ALARM_BLOCKED),
@@ -470,8 +558,13 @@ class _ConfigFiles:
             xa_bytes=get(keys.XA_BYTES),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),
-            stamp=stamp,
+            queue=self._queue(reader) if self.feeds_queue else None,
         )
+
+    def _queue(self, reader: _LayeredValues) -> QueueConfig:
+        """Read where in Kafka the changes of a destination go."""
+        names = dict.fromkeys([*queue.named(self._written), *queue.named(queue.OLD_NAMES.values())])
+        return queue.queue_of(reader, reader.layers.find, names)
 
     def _local(self, reader: _LayeredValues) -> LocalFiles | None:
         directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)

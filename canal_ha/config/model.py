@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from canal_ha.config.private_keys import check_key
+from canal_ha.config.properties import Layers, Setting
 from canal_ha.errors import ConfigError
 
 
@@ -221,6 +223,22 @@ class SnapshotLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """The topics of Kafka that get the changes of one destination.
+
+    pipeline: name in Kafka, in front of the destination's.
+    options: of the target, as in the file of a pipeline into Kafka; may hold passwords.
+    fetch_size: how much is read from the ring at once.
+    fail_on_data_loss: stop if the cursor was moved past changes that Kafka lacks.
+    """
+
+    pipeline: str
+    options: Mapping[str, Any] = field(repr=False)
+    fetch_size: int = 50
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceConfig:
     """One destination. Two are equal if a destination behaves the same with both.
 
@@ -273,6 +291,7 @@ class InstanceConfig:
     tsdb_snapshot_interval_h: int = 24
     tsdb_snapshot_expire_h: int = 360
     lazy: bool = False
+    preferred_labels: tuple[str, ...] = ()  # name=value; of the nodes that shall run it
     alarm_lag_s: float = 300.0
     alarm_unmoved_s: float = 300.0
     alarm_blocked_s: float = 30.0
@@ -282,7 +301,9 @@ class InstanceConfig:
     xa_bytes: int = 16777216
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
+    queue: QueueConfig | None = None  # canal.serverMode = kafka
     stamp: Stamp | None = field(default=None, compare=False)  # file state before reading; None: no file
+    layers: Layers | None = field(default=None, compare=False, repr=False)  # the settings that it was made of
 
     @property
     def source_name(self) -> str:
@@ -345,6 +366,8 @@ class CanalConfig:
     zk_servers: str = ""
     zk_session_timeout_ms: int = 6000
     zk_flush_period_ms: int = 1000
+    labels: tuple[str, ...] = ()  # name=value
+    rebalance_delay_s: float = 10.0  # < 0: only on request
     zk_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     without_netty: bool = False
     max_frame_bytes: int = 16 * 1024 * 1024
@@ -353,12 +376,15 @@ class CanalConfig:
     log_dir: Path = Path("logs")
     log_format: str = "text"  # or json
     audit_file: Path | None = None  # None: no audit log
+    alarm_file: Path | None = None
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
     main_file: Path = Path("conf/canal.properties")  # the loaded file, for loading one destination again
     sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords
     refused: tuple[RefusedDestination, ...] = ()  # destinations with unusable configurations
     listed: tuple[str, ...] = ()  # canal.destinations
-    main: Mapping[str, str] = field(default_factory=dict, repr=False)  # the settings in main_file; may hold passwords
+    main: Mapping[str, Setting] = field(default_factory=dict, repr=False)  # the settings in main_file; with passwords
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)  # settings of a program; may hold passwords
+    layers: Layers = field(default_factory=lambda: Layers(()), repr=False)  # the settings that it was made of
 
     @property
     def operator_token_file(self) -> Path:

@@ -17,9 +17,12 @@ from canal_ha.config.outside import KINDS, outside
 from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
+_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@|[?&;]\w*passw(or)?d=", re.IGNORECASE)  # in a URL
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
 _SHOWN_MOST = 300  # characters of a value in a message
+HIDDEN = "***"
 _SHALLOW = "fewer placeholders in one value"
+PROGRAM = "settings"  # where a value of a program is, in messages
 _MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved
 
 
@@ -27,7 +30,7 @@ _MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved
 class Setting:
     """One value.
 
-    file: its origin for messages (path, `--set`, environment name).
+    file: its origin for messages (path, `--set`, environment name, PROGRAM).
     line: 0 for none.
     outside: it holds text of a file or of the environment, which messages do not show.
     """
@@ -42,10 +45,19 @@ class Setting:
         """`conf/canal.properties:12`, or the file alone if there is no line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
+    def shown(self, *, secret: bool = False) -> str:
+        """Return the value for people, cut if it is long; HIDDEN if it is secret or a URL with a password.
+
+        A blank value hides nothing.
+        """
+        if self.text and (secret or self.outside or _LOGIN.search(self.text)):
+            return HIDDEN
+        return self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
+
     def refusal(self, key: str, expected: str, *, secret: bool = False) -> ConfigError:
         """Return the error that this value of `key` is invalid. secret: hide the value."""
-        text = self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
-        return ConfigError(self.file, key, "***" if secret or self.outside else text, expected, self.line)
+        text = HIDDEN if secret or self.outside else self.shown()
+        return ConfigError(self.file, key, text, expected, self.line)
 
 
 Layer = Callable[[str], Setting | None]
@@ -98,6 +110,11 @@ def from_sets(sets: Sequence[str]) -> dict[str, Setting]:
     return settings
 
 
+def from_program(settings: Mapping[str, str]) -> dict[str, Setting]:
+    """Return the settings that a program hands over."""
+    return {key: Setting(text.strip(), PROGRAM) for key, text in settings.items()}
+
+
 def from_environment(environ: Mapping[str, str]) -> Layer:
     """Return a layer of the process environment: first the key itself, then the form CANAL_INSTANCE_MASTER_ADDRESS.
 
@@ -117,10 +134,15 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Layers of settings, the strongest first. environ: for ${env:NAME}."""
+    """Layers of settings, the strongest first.
+
+    environ: for ${env:NAME}.
+    names: of the keys that somebody has written for the node, or for the destination, in order.
+    """
 
     layers: tuple[Layer, ...]
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    names: tuple[str, ...] = ()
 
     def find(self, key: str) -> Setting | None:
         """Return the first non-blank setting of `key` with its placeholders resolved, which can make it blank.

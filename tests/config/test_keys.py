@@ -61,6 +61,9 @@ def test_every_key_is_read() -> None:
         CANAL_INSTANCE_STANDBY_ADDRESS="db:3306",
         CANAL_INSTANCE_MASTER_SSLMODE="REQUIRED",
         CANAL_INSTANCE_STANDBY_SSLMODE="REQUIRED",
+        CANAL_SERVERMODE="kafka",
+        KAFKA_BOOTSTRAP_SERVERS="kafka:9092",
+        CANAL_MQ_TOPIC="rows",
     )
     load(CONF, [], environ)
     assert {key.name for key in KEYS} - environ.names == set()

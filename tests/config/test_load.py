@@ -35,7 +35,7 @@ def one(conf: Path, *sets: str, **environ: str) -> CanalConfig:
 
 
 def test_canals_stock_files_load_unchanged() -> None:
-    """canal's own files give canal's settings. Three warnings name the parts that are not supported here."""
+    """canal's own files give canal's settings. Two warnings name the parts that are not supported here."""
     config = load(STOCK, [], {})
     assert (config.port, config.metrics_port, config.zk_servers, config.auto_scan) == (11111, 11112, "", True)
     (instance,) = config.destinations
@@ -53,11 +53,10 @@ def test_canals_stock_files_load_unchanged() -> None:
     notes = [warning.split(": ")[1].split(",")[0] for warning in config.warnings]
     assert notes == [
         "the canal-admin console is not supported",
-        "message queues are not supported",
-        "message queues are not supported",
+        "RocketMQ",
     ]
-    assert "canal.mq.topic, canal.mq.partition" in config.warnings[-1]
-    assert "kafka.bootstrap.servers" in config.warnings[1]
+    assert "rocketmq.namesrv.addr" in config.warnings[1]
+    assert instance.queue is None
 
 
 def test_the_shipped_files_load_without_a_warning() -> None:
@@ -186,7 +185,7 @@ canal.auto.reset.latest.pos.mode=true
         ("canal.port=70000", "a whole number from 0 to 65535"),
         ("canal.port=1_1", "a whole number"),
         ("canal.metrics.pull.port=x", "a whole number"),
-        ("canal.serverMode=kafka", "tcp"),
+        ("canal.serverMode=rocketMQ", "tcp or kafka. For RocketMQ, RabbitMQ and Pulsar, set tcp and run a pipeline"),
         ("canal.log.format=xml", "text or json"),
         ("canal.zkServers=a:b:c", "host:port,host:port"),
         ("canal.zkServers=,", "host:port,host:port"),
@@ -261,9 +260,9 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_missing_source_address(tmp_path: Path) -> None:
-    """A destination without a source is refused with the name of its file."""
+    """A destination without a file is refused with the name of its file, and the key that it should set."""
     (write(tmp_path) / "a").mkdir()
-    with pytest.raises(ConfigError, match=r"a/instance.properties: canal.instance.master.address = '': expected host"):
+    with pytest.raises(ConfigError, match=r"a/instance.properties does not exist; canal.instance.master.address"):
         one(tmp_path / "conf")
 
 
@@ -409,3 +408,29 @@ def test_a_secret_on_the_command_line_is_warned_about(tmp_path: Path) -> None:
     assert warning.startswith("--set canal.instance.dbPassword: ")
     assert "s3cret" not in warning
     assert config.zk_access.digest == "a:s3cret"
+
+
+def test_settings_of_a_program_override_all_others(tmp_path: Path) -> None:
+    """They need no file, refer to each other and to the environment, and are reported where they come from."""
+    given = {
+        "canal.port": "4",
+        "canal.destinations": "a,b",
+        "canal.instance.master.address": "${host}:1",
+        "host": "db",
+        "canal.instance.dbPassword": "${env:PASSWORD}",
+    }
+    environ = {"CANAL_PORT": "3", "CANAL_INSTANCE_DBUSERNAME": "reader", "PASSWORD": "secret"}
+    config = load_usable(tmp_path, ["canal.port=2"], environ, given=given)
+    assert config.port == 4
+    assert config.warnings == ()
+    assert [(each.destination, each.master.address) for each in config.destinations] == [("a", "db:1"), ("b", "db:1")]
+    conf = write(tmp_path, "canal.port = 1", c="canal.instance.dbUsername = other")
+    config = load_usable(conf, [], environ, given=given)
+    assert config.port == 4
+    c, warnings = load_instance(config, "c", environ, given={"canal.instance.dbUsername": "mine", "canal.typo": "x"})
+    assert (c.master.address, c.username, c.password, c.data_dir) == ("db:1", "mine", "secret", conf)
+    assert [warning.partition(":")[0] for warning in warnings] == ["settings"]
+    with pytest.raises(ConfigError, match=r"^settings: canal\.instance\.master\.address = 'x:y'"):
+        load_instance(config, "d", environ, given={"canal.instance.master.address": "x:y"})
+    with pytest.raises(ConfigError, match=r"canal\.properties"):
+        load_usable(tmp_path, [], environ)

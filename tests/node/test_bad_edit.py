@@ -140,21 +140,39 @@ def test_a_listed_destination_without_its_file_is_an_alarm(node: Node) -> None:
 
 
 def test_a_changed_main_file_is_told(node: Node) -> None:
-    """Each change of canal.properties is logged once; an alarm asks for a restart until the change is undone.
+    """Each change that needs a restart is logged once; an alarm names the key and both values until it is undone.
 
-    If a restart would fail, the log gives the reason.
+    If the file cannot be used, an alarm has line, key and reason, and nothing changes.
     """
     path = node.conf / "canal.properties"
     good = path.read_text()
     edit(path, "canal.user = eve", base=good)
     until(lambda: "scan.restart " in node.log_file(), what="the word about the main file")
-    assert [each["alarm"] for each in alarms(node)] == ["restart"]
+    (alarm,) = alarms(node)
+    assert (alarm["alarm"], alarm["key"]) == ("restart", "canal.user")
+    assert alarm["reason"] == "needs a restart: canal.user (running: blank, file: eve)"
+    assert 'canal_configuration_alarm{destination="",alarm="restart"} 1' in metrics(node)
     edit(path, "canal.port = eleven", base=good)
     line = len(good.splitlines()) + 1
     until(lambda: f"{path}:{line}: canal.port = 'eleven'" in node.log_file(), what="the reason")
+    assert [(each["alarm"], each["line"]) for each in alarms(node)] == [("refused", line)]
     edit(path, base=good)
     until(lambda: not alarms(node), what="its end")
-    assert node.log_file().count("scan.restart ") == 2
+    assert node.log_file().count("scan.restart ") == 1
+    assert node.log_file().count("scan.refused_over") == 1
+
+
+def test_defaults_in_the_main_file_reach_running_destinations(node: Node) -> None:
+    """A changed default restarts the destination once; an invalid one leaves it untouched."""
+    path = node.conf / "canal.properties"
+    good = path.read_text()
+    edit(path, f"{SIZE} = lots", base=good)
+    until(lambda: [each["key"] for each in alarms(node)] == [SIZE], what="the alarm")
+    assert started(node) == 1
+    edit(path, f"{SIZE} = 512", base=good)
+    until(lambda: [each["buffer_size"] for each in node.status()["destinations"]] == [512], what="the reload")
+    assert not alarms(node)
+    assert started(node) == 2
 
 
 def test_a_node_that_starts_with_a_bad_file_runs_the_others(mariadb: MariaDB) -> None:

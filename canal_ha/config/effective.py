@@ -1,0 +1,136 @@
+"""The settings that a configuration was made of: every key with its value, and the place that says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from canal_ha.config import keys, queue
+from canal_ha.config.keys import Key, KeyFile
+from canal_ha.config.live import DEFAULT, same_value, setting_of
+from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.config.properties import HIDDEN, Layers, Setting, references
+
+_OF_QUEUE = (*queue.OLD_NAMES, *queue.OLD_NAMES.values(), *queue.OTHER_NAMES.values())
+_GROUP = re.compile(keys.GROUP)
+_OVERRIDE = re.compile(keys.OVERRIDE)
+_OPEN = re.compile(
+    r"(?!.*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$))(canal|kafka)\..*",
+    re.IGNORECASE,
+)
+"""Further keys whose values are shown. The value of any other key can be part of a password, through a placeholder."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveValue:
+    """One key.
+
+    key: its name.
+    value: for people; `***` if it is secret or comes from a placeholder of a file or of the environment.
+    origin: FILE:LINE, `--set`, `environment NAME`, `settings` (of a program) or `default`.
+    """
+
+    key: str
+    value: str
+    origin: str
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the value is not shown."""
+        return self.value == HIDDEN
+
+
+def of_node(started: CanalConfig, current: CanalConfig) -> tuple[EffectiveValue, ...]:
+    """Return the keys of a node, in the order of keys.py, and then the others that somebody has set.
+
+    started: what the node read at its start.
+    current: the same with what it has taken over from canal.properties since then.
+    """
+    nodes = (key for key in keys.KEYS if key.place is KeyFile.NODE)
+    known = (_value(key, current.layers if key.name in keys.LIVE else started.layers) for key in nodes)
+    others = (name for name in current.layers.names if not (_OVERRIDE.fullmatch(name) or _GROUP.fullmatch(name)))
+    return (*known, *_others((*others, *_OF_QUEUE), current.layers))
+
+
+def of_destination(config: CanalConfig, instance: InstanceConfig) -> tuple[EffectiveValue, ...]:
+    """Return the keys of one destination, in the order of keys.py, and then the others that somebody has set.
+
+    config: the node's.
+    instance: the destination's, as it was loaded.
+    """
+    return tuple(_destination(config, instance, instance.layers or config.layers))
+
+
+def _destination(config: CanalConfig, instance: InstanceConfig, layers: Layers) -> Iterator[EffectiveValue]:
+    for shared, word in ((keys.TEMPLATE, "spring.xml"), (keys.LAZY, "lazy")):
+        own = replace(shared, name=f"canal.instance.{instance.destination}.{word}")
+        found = config.layers.find(own.name)
+        yield _value(own if found and found.text else shared, config.layers)
+    for key in keys.KEYS:
+        if key is keys.TSDB and instance.cursor_place is CursorPlace.MEMORY:
+            yield _value(replace(keys.TSDB, default="false"), layers)
+        elif key is keys.DB_PASSWORD and layers.blank(key.name):
+            yield _shown(key, layers.written(key.name) or Setting("", DEFAULT))
+        elif key.place is not KeyFile.NODE:
+            yield _value(key, layers)
+    for number in range(1, len(instance.group) + 1):
+        for names in (keys.numbered(keys.MASTER, number), keys.numbered(keys.STANDBY, number)):
+            for each in fields(names):
+                key = getattr(names, each.name)
+                if layers.find(key.name) is not None:
+                    yield _value(key, layers)
+    yield from _others((name for name in layers.names if not _GROUP.fullmatch(name)), layers)
+
+
+def _others(names: Iterable[str], layers: Layers) -> Iterator[EffectiveValue]:
+    """Yield the keys that are not in keys.py, such as those of Kafka's producer, if they have a value."""
+    for name in dict.fromkeys(names):
+        found = None if name in keys.BY_NAME else layers.find(name)
+        written = layers.written(name)
+        if found and written and found.text:
+            secret = not _OPEN.fullmatch(name) or bool(references(written.text))
+            yield EffectiveValue(name, found.shown(secret=secret), found.origin)
+
+
+def _value(key: Key[Any], layers: Layers) -> EffectiveValue:
+    return _shown(key, setting_of(key, layers))
+
+
+def _shown(key: Key[Any], setting: Setting) -> EffectiveValue:
+    return EffectiveValue(key.name, setting.shown(secret=key.secret), setting.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two lists of settings compared.
+
+    differences: pairs of values of one key; None for a list that does not have the key.
+    hidden: keys whose values are secret in both, which nobody can compare.
+    """
+
+    differences: tuple[tuple[EffectiveValue | None, EffectiveValue | None], ...]
+    hidden: tuple[str, ...]
+
+
+def compare(running: Sequence[EffectiveValue], file: Sequence[EffectiveValue]) -> Comparison:
+    """Compare the settings of a running node or destination with those of files.
+
+    Values that are written differently and mean the same are equal. The order is that of `file`.
+    """
+    known = {each.key: each for each in running}
+    pairs = [(known.pop(each.key, None), each) for each in file]
+    differences: list[tuple[EffectiveValue | None, EffectiveValue | None]] = []
+    hidden = []
+    for old, new in pairs:
+        if old and old.hidden and new.hidden:
+            hidden.append(new.key)
+        elif old is None or not (old.value == new.value or _equal(old, new)):
+            differences.append((old, new))
+    return Comparison((*differences, *((each, None) for each in known.values())), tuple(hidden))
+
+
+def _equal(one: EffectiveValue, other: EffectiveValue) -> bool:
+    key = keys.BY_NAME.get(one.key)
+    return key is not None and not one.hidden and not other.hidden and same_value(key, one.value, other.value)
