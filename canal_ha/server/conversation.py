@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 import types
 from collections.abc import Coroutine, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -401,7 +401,9 @@ class Conversation:
                 self._check_era(identity)
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
-                message = await self._shared.destinations.get(identity, request.wanted)
+                told = self._told_cursor is not None
+                wanted = replace(request.wanted, one_server=True) if told else request.wanted
+                message = await self._shared.destinations.get(identity, wanted)
                 self._check_era(identity)
             if self._read:  # the accounts may have changed meanwhile
                 self._check_read()

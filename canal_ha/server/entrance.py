@@ -105,13 +105,28 @@ class Entrance:
             return None
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() == "bearer":
-            return self._of_token(token.strip(), peer)
+            return self._of_token(token, peer)
         name, password = _basic(authorization or "")
         secret = scramble.secret_of(password)
         return self.admit(name, peer, lambda known: hmac.compare_digest(known, secret), certified)
 
+    def over_http_again(self, authorization: str) -> Account | None:
+        """Return the account of an earlier login over HTTP as the accounts are now; None if it is no longer valid.
+
+        authorization: the header of that login.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            hashed = _hashed(token)
+            if self.accounts().is_open:
+                return OPERATOR if hmac.compare_digest(hashed, self.operator_token) else None
+            return self.accounts().of_token(hashed)
+        name, password = _basic(authorization)
+        secret = scramble.secret_of(password)
+        return self.admit_again(name, lambda known: hmac.compare_digest(known, secret), ())
+
     def _of_token(self, token: str, peer: str) -> Account:
-        hashed = sha256(token.encode("latin-1")).digest()
+        hashed = _hashed(token)
         if self.accounts().is_open:
             return OPERATOR if hmac.compare_digest(hashed, self.operator_token) else ANYBODY
         origin, now = origin_of(peer), self._clock.seconds()
@@ -126,6 +141,10 @@ class Entrance:
             raise LoginRefused("the bearer token belongs to no account")
         self._lockout.succeeded(_TOKENS, origin)
         return account
+
+
+def _hashed(token: str) -> bytes:
+    return sha256(token.strip().encode("latin-1", "replace")).digest()
 
 
 _TOKENS = "\0tokens"  # no account's name, for the waits after invalid tokens

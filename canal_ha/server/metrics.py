@@ -26,12 +26,14 @@ from canal_ha.config.listeners import is_loopback
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.standing import Standing
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
+from canal_ha.server.probes import Probes
 from canal_ha.server.site import Listener, site_of
 from canal_ha.version import VERSION
 
@@ -68,6 +70,8 @@ class CanalCollector(Collector):
     alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple
     heartbeat: Heartbeat | None = None
     audit: AuditFile | None = None
+    standing: Callable[[], Standing] | None = None
+    lost_notices: Callable[[], int] = lambda: 0
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
@@ -80,6 +84,11 @@ class CanalCollector(Collector):
             lost = Family("canal_audit_lost_lines", "counter", "Lines that the audit log had no room for.")
             lost.add(self.audit.lost)
             yield lost
+        if self.standing:
+            yield from (family for family in _standing(self.standing()) if family.samples)
+        lost_notices = Family("canal_alarm_notices_lost", "counter", "Notices of alarms that no handler could send.")
+        lost_notices.add(self.lost_notices())
+        yield lost_notices
         yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
@@ -89,6 +98,26 @@ def _node(kernel: str) -> Iterator[Metric]:
     build = Family("canal_build_info", "gauge", "Version, and which kernel decodes rows.", "version", "kernel")
     build.add(1, VERSION, kernel)
     yield build
+
+
+def _standing(standing: Standing) -> Iterator[Metric]:
+    """What the node is in its cluster."""
+    ready = Family("canal_node_ready", "gauge", "Whether the node does what it should, as /readyz?strict says.")
+    ready.add(int(standing.ready))
+    connected = Family("canal_zookeeper_connected", "gauge", "Whether ZooKeeper is connected.")
+    sessions = Family("canal_zookeeper_sessions", "counter", "Sessions with ZooKeeper; one expires before the next.")
+    if standing.zookeeper is not None:
+        connected.add(int(standing.zookeeper))
+        sessions.add(standing.sessions)
+    states = Family(
+        "canal_destination_state", "gauge", "This node's part: running, standby, looking...", "destination", "state"
+    )
+    for destination, state in sorted(standing.states.items()):
+        states.add(1, destination, state)
+    claims = Family("canal_destination_claims", "counter", "Times that the node began to run it.", "destination")
+    for destination, count in sorted(standing.claims.items()):
+        claims.add(count, destination)
+    yield from (ready, connected, sessions, states, claims)
 
 
 def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
@@ -121,7 +150,7 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
         if isinstance(alarm, ConfigAlarm):
             family.add(1, alarm.destination, alarm.alarm)
     yield family
-    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, logs."
+    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, queue, logs."
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
     for about in sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, NodeAlarm)}):
         family.add(1, *about)
@@ -130,6 +159,9 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
 
 def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     """canal's constants and counters."""
+    flushed = Family(
+        "canal_cursor_flush_age_seconds", "gauge", "Since everything acknowledged was last durable.", "destination"
+    )
     instance = Family("canal_instance", "gauge", "A destination runs here.", "destination", "mode")
     clients = Family("canal_instance_subscriptions", "gauge", "Subscribed clients.", "destination")
     parser = Family("canal_instance_parser_mode", "gauge", "How the binlog is parsed.", "destination", "parallel")
@@ -140,6 +172,8 @@ def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     for status in instances:
         name = status.destination
         instance.add(1, name, "spring")
+        if status.flush_age_s >= 0:
+            flushed.add(status.flush_age_s, name)
         clients.add(status.subscriptions, name)
         parser.add(1, name, "true")
         store.add(1, name, status.batch_mode, status.buffer_size)
@@ -148,8 +182,9 @@ def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
             received.add(sum(part.received_bytes for part in parts if part.part == number), name, number)
         if not parts:
             received.add(sum(stream.received_bytes for stream in status.streams), name, 0)
-    yield from (instance, clients, parser, store, received)
+    yield from (instance, flushed, clients, parser, store, received)
     yield from _sources(instances)
+    yield from _queues(instances)
     for family, text, read in _COUNTERS:
         counter = Family(f"canal_instance_{family}", "counter", text, "destination")
         for status in instances:
@@ -170,6 +205,22 @@ def _sources(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
         switches.add(status.source_switches, status.destination)
         failures.add(status.detecting_failures, status.destination)
     yield from (role, switches, failures)
+
+
+def _queues(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
+    """How much Kafka has of each destination, with canal.serverMode = kafka."""
+    commits = Family("canal_queue_commits", "counter", "Transactions of Kafka with changes.", "destination")
+    rows = Family("canal_queue_rows", "counter", "Rows and statements in these transactions.", "destination")
+    lag = Family("canal_queue_lag_seconds", "gauge", "Age of the newest change in Kafka; 0: all are.", "destination")
+    failing = Family("canal_queue_failing", "gauge", "1 while Kafka does not get the changes.", "destination")
+    for status in instances:
+        if status.queue is not None:
+            commits.add(status.queue.commits, status.destination)
+            rows.add(status.queue.rows, status.destination)
+            if status.queue.lag_s >= 0:
+                lag.add(status.queue.lag_s, status.destination)
+            failing.add(int(bool(status.queue.error or status.queue.waits_for)), status.destination)
+    yield from (commits, rows, lag, failing)
 
 
 def _sequence(values: Iterable[int]) -> int:
@@ -412,6 +463,7 @@ def listen(
     entrance: Entrance,
     bind: str = "",
     certificates: Certificates | None = None,
+    probes: Probes | None = None,
 ) -> IListeningPort | None:
     """Serve the metrics; None when port is 0 or less, or taken: that is logged and stops nobody.
 
@@ -423,13 +475,14 @@ def listen(
     entrance: knows the accounts.
     bind: address to listen on; "" is every address.
     certificates: for TLS; None: plain HTTP.
+    probes: answers /healthz and /readyz.
     """
     if port <= 0:
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
     # beyond loopback a node has accounts, and Prometheus may know it by any name
     page = MetricsPage(collector, entrance, is_loopback) if is_loopback(interface) else MetricsPage(collector, entrance)
-    site = site_of(page, certificates, entrance)
+    site = site_of(page, certificates, entrance, probes)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -121,6 +121,12 @@ class CanalService(ServerFactory):
             raise ConfigError("canal.properties", "canal.port", str(self._port), f"a free port: {error}") from error
         LOG.info("server.listening", host=self._host or "*", port=self.port, tls=self._certificates is not None)
 
+    def set_limits(self, limits: PortLimits) -> None:
+        """Use other limits from now on. Connections that are open stay, also if they are too many."""
+        self._shared.load.limits = limits
+        self._shared.ahead.most_bytes = limits.ahead_bytes
+        self._shared.unread.most_bytes = limits.reply_bytes
+
     async def end(self) -> None:
         """Stop accepting, end every conversation, and let clients acknowledge what is on its way for half a second.
 

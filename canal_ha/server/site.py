@@ -18,6 +18,7 @@ from canal_ha.accounts.origin import origin_of
 from canal_ha.server.audit import Actor
 from canal_ha.server.certificates import Certificates, subject_of
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.probes import PATHS, Probes
 
 BODY_MOST_BYTES = 4096
 CONNECTIONS_MOST = 100  # open on one port; Twisted closes one that is silent for a minute
@@ -163,10 +164,22 @@ class QuietSite(Site):
     displayTracebacks = False
     requestFactory = SmallRequest
 
-    def __init__(self, page: Resource, entrance: Entrance, **options: Any) -> None:
-        """page: answers the requests. entrance: hears of those that are refused before. options: of Twisted's Site."""
+    def __init__(self, page: Resource, entrance: Entrance, probes: Probes | None = None, **options: Any) -> None:
+        """Make a site.
+
+        page: answers the requests.
+        entrance: hears of those that are refused before.
+        probes: answers those for its paths in place of the page.
+        options: of Twisted's Site.
+        """
         super().__init__(page, **options)  # type: ignore[no-untyped-call] # Twisted's
         self.entrance = entrance
+        self._probes = probes
+
+    def getResourceFor(self, request: Request) -> Resource:
+        """Return what answers a request."""
+        page: Resource = super().getResourceFor(request)  # type: ignore[no-untyped-call] # Twisted's
+        return self._probes if self._probes and request.path in PATHS else page
 
     def log(self, request: http.Request) -> None:
         """Write nothing."""
@@ -212,12 +225,15 @@ class FewConnections(WrappingFactory):
         oldest.abortConnection()
 
 
-def site_of(page: Resource, certificates: Certificates | None, entrance: Entrance) -> FewConnections:
+def site_of(
+    page: Resource, certificates: Certificates | None, entrance: Entrance, probes: Probes | None = None
+) -> FewConnections:
     """Return what listens on a port.
 
     page: answers the requests.
     certificates: for TLS; None: plain HTTP.
     entrance: see FewConnections.
+    probes: see QuietSite.
     """
-    site: Any = QuietSite(page, entrance)
+    site: Any = QuietSite(page, entrance, probes)
     return FewConnections(certificates.around(site) if certificates else site, entrance)

@@ -30,7 +30,7 @@ class UnreadReplies:
     def __init__(self, most_bytes: int) -> None:
         """most_bytes: the budget."""
         self.size_bytes = 0
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._waiting: dict[Debtor, _Unread] = {}  # the oldest first
 
     def begin(self, connection: Debtor, holder: str, size_bytes: int) -> None:
@@ -42,7 +42,7 @@ class UnreadReplies:
         """
         self._waiting[connection] = _Unread(holder, size_bytes)
         self.size_bytes += size_bytes
-        while self.size_bytes > self._most_bytes and len(self._waiting) > 1:
+        while self.size_bytes > self.most_bytes and len(self._waiting) > 1:
             held: Counter[str] = Counter()
             for each in self._waiting.values():
                 held[each.holder] += each.size_bytes

@@ -12,18 +12,16 @@ from twisted.internet.testing import StringTransport
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole, Accounts
 from canal_ha.accounts.parse import parse
-from canal_ha.admin.actions import actions_of
-from canal_ha.admin.api import ROUTES, StatusApi
-from canal_ha.admin.document import NodeFacts
-from canal_ha.errors import NotRunningHere
+from canal_ha.admin.routes import PAGES, ROUTES
 from canal_ha.instance.status import InstanceStatus
-from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage
+from canal_ha.server.probes import Probes
 from canal_ha.server.site import QuietSite
 from canal_ha.wire import scramble
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from lab.desk import Desk
 from lab.gate import ACCOUNTS as ACCOUNTS_FILE
 from lab.gate import HTTP, NAMED, PACKETS, PASSWORD, WHO, http_request, packet_error
 from tests.server.harness import Served
@@ -34,7 +32,7 @@ ACCOUNTS = parse(ACCOUNTS_FILE, "accounts.toml")
 
 def test_the_gate_names_every_packet_and_every_route() -> None:
     """A packet type or a route that the gate or this walk does not name is a mistake."""
-    routes = {route.kind for route in ROUTES} | {gate.METRICS}
+    routes = {route.kind for route in (*ROUTES, *PAGES)} | {gate.METRICS, gate.PROBE}
     assert set(pb.PacketType.keys()) == set(PACKETS)
     assert routes == set(HTTP)
     assert set(gate.NEEDS) == set(PACKETS) | routes | {gate.DESTINATION_STATUS}
@@ -42,8 +40,9 @@ def test_the_gate_names_every_packet_and_every_route() -> None:
 
 @pytest.mark.parametrize("kind", [*gate.NEEDS, "an unknown request"])
 def test_nobody_may_do_anything_but_log_in(kind: str) -> None:
-    """Before a login everything but the login is refused, and what the table does not name is refused to everybody."""
-    assert bool(gate.refusal(None, kind, "example", 1001)) is (kind != "CLIENTAUTHENTICATION")
+    """Before a login all but the login and the probes is refused; what the table does not name is refused to all."""
+    free = ("CLIENTAUTHENTICATION", gate.FRONT, gate.PROBE)
+    assert bool(gate.refusal(None, kind, "example", 1001)) is (kind not in free)
     everything = Account("all", roles=frozenset(AccountRole), destinations=("*",))
     never = gate.NEEDS.get(kind, gate.Need.NEVER) is gate.Need.NEVER
     assert bool(gate.refusal(everything, kind, "example", 1001)) is never
@@ -99,41 +98,29 @@ def test_a_subscription_inside_the_login_passes_the_gate(served: Served) -> None
         assert client.closed()
 
 
-async def snapshotted(destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
-    if destination != "example":
-        raise NotRunningHere(destination)
-    return changed("", request, "id1", 5)
-
-
-async def switched(destination: str, to: str) -> str:
-    return "db:3306"
-
-
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("kind", HTTP)
 @pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.9"])
 def test_every_route(kind: str, who: str, peer: str) -> None:
     """With accounts, a peer of this machine has no more rights than any other."""
-    entrance = Entrance(lambda: Accounts(ACCOUNTS), Clock())
     instances = [InstanceStatus("example", "db:1"), InstanceStatus("other", "db:2")]
-    page: Any = StatusApi(
-        NodeFacts("n:1", "compiled", 1.0),
-        lambda: instances,
-        entrance=entrance,
-        answers=lambda host: True,
-        actions=actions_of(switched, snapshotted),
-    )
+    desk = Desk(instances=instances)
+    entrance = desk.entrance
+    page: Any = desk.api
     if kind == gate.METRICS:
         page = MetricsPage(CanalCollector(lambda: instances, RequestCounters(lambda name: True)), entrance)
     answer = asked(page, entrance, http_request(kind, who), peer)
     status = int(answer.split()[1])
     if who in HTTP[kind]:
-        assert status == 200
+        assert status == (404 if kind in (gate.LAG, gate.TABLES) else 200)  # no instance runs in this test
+    elif who == "nobody" and kind in (gate.PAGE, gate.DESTINATION_PAGE):
+        assert status == 303
+        assert b"location: /login" in answer.lower()
     else:
         assert status == (401 if who == "nobody" else 403)
-    if who == "nobody":
+    if status == 401:
         assert b"www-authenticate: basic" in answer.lower()
-    if kind == gate.STATUS and who != "nobody":
+    if kind in (gate.STATUS, gate.DESTINATIONS) and who != "nobody":
         shown = {"elsewhere": (False, True), "reader": (True, False), "admin": (True, True)}[who]
         assert tuple(f'"destination": "{name}"'.encode() in answer for name in ("example", "other")) == shown
 
@@ -149,7 +136,7 @@ def test_a_header_that_is_no_login_is_refused(header: str) -> None:
 
 def asked(page: Any, entrance: Entrance, request: str, peer: str) -> bytes:
     """Send an HTTP request through Twisted's own parser, and return the answer."""
-    site: Any = QuietSite(page, entrance)
+    site: Any = QuietSite(page, entrance, Probes(tuple, lambda missing: True))
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))

@@ -18,8 +18,10 @@ from twisted.internet.testing import StringTransport
 
 from canal_ha.accounts.account import Accounts
 from canal_ha.config.alarms import ConfigAlarm
-from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, StreamStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.standing import Standing
 from canal_ha.server.audit import Audit
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.entrance import Entrance
@@ -128,6 +130,22 @@ def test_snapshots_of_clients() -> None:
         ("canal_snapshot_rows_estimated", "1003", "example"): 90,
         ("canal_snapshot_rows_per_second", "1003", "example"): 0,
     }
+
+
+def test_what_the_node_is_in_its_cluster() -> None:
+    """Readiness, ZooKeeper, the part in each race, and how often it began to run each destination."""
+    standing = Standing(False, True, 2, {"a": "running", "b": "standby"}, {"a": 3})
+    found = samples(replace(collector(InstanceStatus("a", "db:1", flush_age_s=1.5)), standing=lambda: standing))
+    assert {key: value for key, value in found.items() if key[0].startswith(("canal_n", "canal_z", "canal_d"))} == {
+        ("canal_node_ready",): 0,
+        ("canal_zookeeper_connected",): 1,
+        ("canal_zookeeper_sessions",): 2,
+        ("canal_destination_state", "a", "running"): 1,
+        ("canal_destination_state", "b", "standby"): 1,
+        ("canal_destination_claims", "a"): 3,
+    }
+    assert found["canal_cursor_flush_age_seconds", "a"] == 1.5
+    assert not [key for key in samples(replace(collector(), standing=lambda: Standing(True))) if "zookeeper" in key[0]]
 
 
 def test_every_stream_by_itself() -> None:
@@ -316,3 +334,25 @@ def test_the_build_is_named(kernel: str) -> None:
     """A dashboard can show which kernel runs."""
     found = samples(CanalCollector(list, RequestCounters(lambda name: True), kernel))
     assert [key for key in found if key[0] == "canal_build_info" and kernel in key]
+
+
+@pytest.mark.parametrize("error", ["", "no room"])
+def test_prometheus_reads_the_page_of_a_node_with_a_queue_and_all_else_that_has_figures(error: str) -> None:
+    """One sample that is no number would cost all of them. Each number is a Python number that is not a bool."""
+    part = PartStatus(1, "db:2", left_behind=True)
+    snapshot = SnapshotState("a1", ("shop.orders",)).facts() | {"rows_per_s": 1.0, "left_s": 2.0}
+    stream = replace(FULL, alarms=("lag",), parts=(part,), snapshot=snapshot)
+    queue = QueueStatus("kafka:9092", None, 4, 9, 0.5, error=error)
+    full = replace(
+        collector(InstanceStatus("example", "db:1", streams=(stream, NEW), queue=queue, flush_age_s=1.0)),
+        alarms=lambda: [ConfigAlarm("refused", "a", "text", True, 1.0), NodeAlarm("queue", "example", "text", 1.0)],
+        standing=lambda: Standing(True, True, 1, {"a": "running"}, {"a": 1}),
+    )
+    found = samples(full)
+    assert found["canal_queue_failing", "example"] == (1 if error else 0)
+    assert (found["canal_queue_rows", "example"], found["canal_queue_lag_seconds", "example"]) == (9, 0.5)
+    queue = replace(queue, lag_s=-1.0)  # unknown, as before the first answer of Kafka
+    unknown = samples(collector(InstanceStatus("example", "db:1", queue=queue)))
+    assert ("canal_queue_lag_seconds", "example") not in unknown
+    numbers = {type(sample.value) for family in full.collect() for sample in family.samples}
+    assert numbers <= {int, float}
