@@ -10,8 +10,26 @@ from canal_ha.accounts.account import Account, AccountRole
 STATUS = "status"
 DESTINATION_STATUS = "status of a destination"
 METRICS = "metrics"
+PROBE = "probe"
 SWITCH = "switch of the source"
 SNAPSHOT = "snapshot of tables"
+CONFIGURATION = "configuration of the node"
+DESTINATION_CONFIGURATION = "configuration of a destination"
+FRONT = "log-in and files of the page"
+PAGE = "page"
+DESTINATION_PAGE = "page of a destination"
+CLUSTER = "status of the cluster"
+SEEN = "what a node has seen"
+LAG = "lag of a destination"
+LOG = "log of a destination"
+NODE_LOG = "log of a node"
+TABLES = "tables of a destination"
+OPENAPI = "description of the API"
+DESTINATIONS = "list of destinations"
+PAUSE = "pause of a destination"
+RESUME = "resumption of a destination"
+MOVE = "move of a destination"
+REBALANCE = "rebalance of the cluster"
 
 
 class Need(Enum):
@@ -22,6 +40,7 @@ class Need(Enum):
     ACCOUNT = "any account"
     DESTINATION = "an account with the destination"
     EVERY_DESTINATION = "an account with the destination *"
+    EVERYTHING = "the role admin and the destination *"
     ACTION = "the role admin, the destination, and the client id if the action has one"
     NEVER = "a server sends it, or nobody does"
 
@@ -42,11 +61,29 @@ NEEDS: Mapping[str, Need] = {
     "SHUTDOWN": Need.NEVER,
     "HEARTBEAT": Need.NEVER,
     # requests over HTTP
+    PROBE: Need.NOTHING,
     STATUS: Need.ACCOUNT,
     DESTINATION_STATUS: Need.DESTINATION,
     METRICS: Need.EVERY_DESTINATION,
     SWITCH: Need.ACTION,
     SNAPSHOT: Need.ACTION,
+    CONFIGURATION: Need.EVERYTHING,
+    DESTINATION_CONFIGURATION: Need.ACTION,
+    FRONT: Need.NOTHING,
+    PAGE: Need.ACCOUNT,
+    DESTINATION_PAGE: Need.DESTINATION,
+    CLUSTER: Need.ACCOUNT,
+    SEEN: Need.ACCOUNT,
+    LAG: Need.DESTINATION,
+    LOG: Need.ACTION,
+    NODE_LOG: Need.EVERYTHING,
+    TABLES: Need.ACTION,
+    OPENAPI: Need.ACCOUNT,
+    DESTINATIONS: Need.ACCOUNT,
+    PAUSE: Need.ACTION,
+    RESUME: Need.ACTION,
+    MOVE: Need.ACTION,
+    REBALANCE: Need.EVERYTHING,
 }
 
 
@@ -71,15 +108,17 @@ def refusal(who: Account | None, kind: str, destination: str = "", client_id: in
 def _lacking(who: Account, need: Need, destination: str, client_id: int | None) -> str:
     if need is Need.ACCOUNT:
         return ""
-    if need is Need.EVERY_DESTINATION:
+    if need in (Need.ACTION, Need.EVERYTHING) and not who.name and AccountRole.ADMIN not in who.roles:
+        return "only with the node's logs/canal/operator.token (give --conf), or with an account of the role admin"
+    if need is Need.EVERYTHING and AccountRole.ADMIN not in who.roles:
+        return f"{_named(who)} has no role admin"
+    if need in (Need.EVERY_DESTINATION, Need.EVERYTHING):
         return "" if "*" in who.destinations else f"{_named(who)} needs destinations = ['*'] for this"
     if not destination or not who.reaches(destination):
         return f"{_named(who)} has no right on destination:{destination}"
     if need is Need.DESTINATION:
         return ""
     if need is Need.ACTION:
-        if not who.name and AccountRole.ADMIN not in who.roles:
-            return "only with the node's logs/canal/operator.token (give --conf), or with an account of the role admin"
         if AccountRole.ADMIN not in who.roles:
             return f"{_named(who)} has no role admin"
         if client_id is None:

@@ -1,201 +1,117 @@
-"""The HTTP resource of the status document and of actions on destinations. Runs in the reactor's thread."""
+"""The HTTP resource of the status endpoint: JSON under /api/v1, and the page. Runs in the reactor's thread."""
 
 from __future__ import annotations
 
-import json
-import re
-import socket
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from ipaddress import ip_address
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, Protocol
 
-from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from canal_ha import logs
-from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account
 from canal_ha.admin.actions import Action
-from canal_ha.admin.control import Control
-from canal_ha.admin.document import NodeFacts, status_document
-from canal_ha.config.alarms import ConfigAlarm
-from canal_ha.config.listeners import is_loopback
-from canal_ha.instance.status import InstanceStatus
-from canal_ha.model.alarm import NodeAlarm
-from canal_ha.server.certificates import Certificates
+from canal_ha.admin.answer import answer, later
+from canal_ha.admin.control import Control, not_here
+from canal_ha.admin.guest import Guest, guest_of
+from canal_ha.admin.routes import GET, PAGES, ROUTES, Route, route_of
+from canal_ha.admin.sessions import Sessions
+from canal_ha.errors import CanalError, NotRunningHere
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
-from canal_ha.server.site import Listener, site_of
 
-log = logs.get(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A request that the endpoint answers.
-
-    kind: of request, for the gate.
-    path: pattern of the path; its group is the destination.
-    methods: of HTTP.
-    """
-
-    kind: str
-    path: str
-    methods: tuple[bytes, ...]
+Query = Mapping[str, str]
+Report = Callable[[str, Guest, Query], Awaitable[dict[str, Any]]]
+"""Returns a document for a guest. Its arguments are the destination, the guest and the query. Raises CanalError."""
 
 
-ROUTES = (
-    Route(gate.STATUS, "/api/v1/status", (b"GET", b"HEAD")),
-    Route(gate.SWITCH, "/api/v1/destinations/(.+)/source", (b"POST",)),
-    Route(gate.SNAPSHOT, "/api/v1/destinations/(.+)/snapshot", (b"POST",)),
-)
+class WebPage(Protocol):
+    """The web page; see canal_ha.admin.pages."""
+
+    def render(self, request: Request, route: Route, name: str) -> bytes | int: ...
 
 
 class StatusApi(Resource):
-    """Serves GET /api/v1/status and the actions of `Control`; errors are JSON too.
+    """Serves the page, and under /api/v1 the status, the other reports and the actions; errors there are JSON too.
 
-    facts, status, alarms: the content of the document.
+    document: returns the status document for an account.
     entrance: knows the accounts.
     answers: whether a request's Host header names this machine; see check_host.
     actions: what can be done to destinations, by kind of request.
+    reports: further documents, by kind of request.
+    sessions: of browsers. Their cookie logs in here too, to read.
+    pages: the web page; None serves none.
     """
 
     isLeaf = True
 
     def __init__(
         self,
-        facts: NodeFacts,
-        status: Callable[[], Sequence[InstanceStatus]],
+        document: Callable[[Account], dict[str, Any]],
         *,
         entrance: Entrance,
         answers: Callable[[str], bool],
         actions: Mapping[str, Action] | None = None,
-        alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
+        reports: Mapping[str, Report] | None = None,
+        sessions: Sessions | None = None,
+        pages: WebPage | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
-        self._facts = facts
-        self._status = status
+        self._document = document
         self._entrance = entrance
         self._answers = answers
-        self._alarms = alarms
         self._actions = actions or {}
-        self._control = Control(_answer, entrance.audit)
+        self._reports = reports or {}
+        self._sessions = sessions
+        self._pages = pages
+        self._control = Control(entrance.audit)
 
     def render(self, request: Request) -> bytes | int:
         """Answer one request; return the body, or NOT_DONE_YET."""
         try:
             return self._render(request)
         except HttpRefusal as refusal:
-            return _answer(request, refusal.code, {"error": str(refusal)})
+            return answer(request, refusal.code, {"error": str(refusal)})
 
     def _render(self, request: Request) -> bytes | int:
         check_host(self._entrance, request, self._answers)
-        account, actor = login_of(self._entrance, request)
-        route, destination = _route(request)
+        page, name = route_of(request, PAGES)
+        if page and self._pages:
+            return self._pages.render(request, page, name)
+        guest = self._guest(request)
+        route, destination = route_of(request, ROUTES)
         if route is None:
-            refuse(self._entrance, request, actor, 404, f"not found; there is {ROUTES[0].path}")
+            refuse(self._entrance, request, guest.actor, 404, f"not found; there is {ROUTES[0].path}")
         if request.method not in route.methods:
             request.setHeader(b"allow", b", ".join(route.methods))
-            refuse(self._entrance, request, actor, 405, f"only {route.methods[0].decode()}")
-        check = partial(check_right, self._entrance, account, actor, route.kind, destination)
+            refuse(self._entrance, request, guest.actor, 405, f"only {route.methods[0].decode()}")
+        check = partial(check_right, self._entrance, guest.account, guest.actor, route.kind, destination)
         check()
         if action := self._actions.get(route.kind):
-            return self._control.render(request, action, destination, actor, check)
-        return _answer(request, 200, self._document(account))
+            return self._control.render(request, action, destination, guest.actor, check)
+        if report := self._reports.get(route.kind):
+            return later(request, _reported(request, report(destination, guest, query_of(request)), destination))
+        return answer(request, 200, self._document(guest.account))
 
-    def _document(self, account: Account) -> dict[str, Any]:
-        """Return the status of the destinations on which the account has a right."""
-
-        def shown(destination: str) -> bool:
-            return not gate.refusal(account, gate.DESTINATION_STATUS if destination else gate.METRICS, destination)
-
-        return status_document(
-            self._facts,
-            [each for each in self._status() if shown(each.destination)],
-            time.time(),
-            [each for each in self._alarms() if shown(each.destination)],
-        )
+    def _guest(self, request: Request) -> Guest:
+        """Return who asks. A cookie is enough to read; another site could make a browser send it with an action."""
+        if self._sessions is not None and request.method in GET:
+            return guest_of(self._entrance, self._sessions, request, used=False)
+        return Guest(*login_of(self._entrance, request))
 
 
-def _route(request: Request) -> tuple[Route | None, str]:
-    """Return the route of a request and its destination; None if there is none."""
-    path = request.path.decode("latin-1")
-    for route in ROUTES:
-        match = re.fullmatch(route.path, path)
-        if match:
-            return route, unquote(match[1]) if match.re.groups else ""
-    return None, ""
+def query_of(request: Request) -> Query:
+    """Return the parameters of a request's address; of each the first value."""
+    args: Mapping[bytes, list[bytes]] = request.args or {}
+    return {name.decode(errors="replace"): values[0].decode(errors="replace") for name, values in args.items()}
 
 
-def listen(
-    reactor: Listener,
-    bind: str,
-    port: int,
-    facts: NodeFacts,
-    status: Callable[[], Sequence[InstanceStatus]],
-    entrance: Entrance,
-    actions: Mapping[str, Action] | None = None,
-    alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
-    names: Collection[str] = (),
-    certificates: Certificates | None = None,
-) -> IListeningPort | None:
-    """Serve the status on bind:port, or on a free port if that one is in use.
-
-    reactor: Twisted's.
-    bind: address to listen on.
-    port: TCP port; if negative, do not listen and return None.
-    facts, status, alarms: the content of the document.
-    entrance: knows the accounts.
-    actions: what can be done to destinations, by kind of request.
-    names: further names of this machine.
-    certificates: for TLS; None: plain HTTP.
-    Raises CannotListenError if `bind` is not an address of this machine.
-    """
-    if port < 0:
-        return None
-    interface = "127.0.0.1" if bind == "localhost" else bind
-    answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
-    page = StatusApi(facts, status, entrance=entrance, answers=answers, actions=actions, alarms=alarms)
-    site = site_of(page, certificates, entrance)
+async def _reported(request: Request, report: Awaitable[dict[str, Any]], destination: str) -> bytes:
     try:
-        listening = reactor.listenTCP(port, site, interface=interface)
-    except CannotListenError as error:
-        listening = reactor.listenTCP(0, site, interface=interface)
-        log.warning("admin.port_taken", wanted=port, error=str(error.socketError))
-    log.info("admin.listening", bind=interface, port=port_of(listening))
-    return listening
-
-
-def own_names(*names: str) -> Callable[[str], bool]:
-    """Return whether a host is an address, which no page can rebind, or one of this machine's names."""
-    own = {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
-
-    def answers(host: str) -> bool:
-        try:
-            ip_address(host)
-        except ValueError:
-            return host in own
-        return True
-
-    return answers
-
-
-def port_of(listening: IListeningPort) -> int:
-    """Return the bound TCP port."""
-    host: Any = listening.getHost()  # type: ignore[misc] # zope interface: methods without self
-    return int(host.port)
-
-
-def _answer(request: Request, code: int, body: dict[str, Any]) -> bytes:
-    request.setResponseCode(code)
-    request.setHeader(b"content-type", b"application/json")
-    request.setHeader(b"cache-control", b"no-store")
-    request.setHeader(b"x-content-type-options", b"nosniff")
-    request.setHeader(b"server", b"canal-ha")
-    return (json.dumps(body, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+        return answer(request, 200, await report)
+    except NotRunningHere:
+        return answer(request, 404, {"error": not_here(destination)})
+    except HttpRefusal as refusal:
+        return answer(request, refusal.code, {"error": str(refusal)})
+    except CanalError as error:
+        return answer(request, 409, {"error": str(error)})

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+from canal_ha.accounts import gate
+from canal_ha.accounts.account import Account
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.unready import Unready
 from canal_ha.version import VERSION
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +35,56 @@ class NodeFacts:
     started_at: float
 
 
+class OwnStatus:
+    """Returns the status document of this node for an account: of the destinations on which it has a right.
+
+    facts: the node.
+    status, alarms, unready: of this moment.
+    """
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        status: Callable[[], Sequence[InstanceStatus]],
+        alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
+        unready: Callable[[], Sequence[Unready]] = tuple,
+    ) -> None:
+        self._facts = facts
+        self._status = status
+        self._alarms = alarms
+        self._unready = unready
+
+    def __call__(self, account: Account) -> dict[str, Any]:
+        return status_document(
+            self._facts,
+            [each for each in self._status() if shown(account, each.destination)],
+            time.time(),
+            [each for each in self._alarms() if shown(account, each.destination)],
+            [each for each in self._unready() if shown(account, each.destination)],
+        )
+
+
+def shown(account: Account, destination: str) -> bool:
+    """Return whether an account may see a destination, or with "" the node itself."""
+    return not gate.refusal(account, gate.DESTINATION_STATUS if destination else gate.METRICS, destination)
+
+
 def status_document(
-    facts: NodeFacts, instances: Sequence[InstanceStatus], now: float, alarms: Sequence[ConfigAlarm | NodeAlarm] = ()
+    facts: NodeFacts,
+    instances: Sequence[InstanceStatus],
+    now: float,
+    alarms: Sequence[ConfigAlarm | NodeAlarm] = (),
+    unready: Sequence[Unready] = (),
 ) -> dict[str, Any]:
-    """Return `{"node": {...}, "alarms": [...], "destinations": [...]}` with the units of `canal_ha.instance.status`.
+    """Return `{"node": {...}, "alarms": [...], "unready": [...], "destinations": [...]}`.
+
+    The units are those of `canal_ha.instance.status`.
 
     facts: the node that answers.
     instances: state of the destinations on this node.
     now: s since 1970.
     alarms: what needs a person.
+    unready: what the node should do, and does not do now.
     """
     return {
         "node": {
@@ -44,13 +92,35 @@ def status_document(
             "version": VERSION,
             "kernel": facts.kernel,
             "python": platform.python_version(),
-            "started": _moment(facts.started_at),
+            "started": moment(facts.started_at),
             "uptime_s": round(max(0.0, now - facts.started_at), 3),
         },
-        "alarms": [{**asdict(alarm), "since": _moment(alarm.since)} for alarm in alarms],
-        "destinations": [asdict(instance) for instance in instances],
+        "alarms": [{**asdict(alarm), "since": moment(alarm.since)} for alarm in alarms],
+        "unready": [asdict(each) for each in unready],
+        "destinations": [_plain(instance) for instance in instances],
     }
 
 
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def _plain(value: Any) -> Any:
+    """Return a dataclass and all in it as JSON values. `asdict` copies every value too, which takes longer."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is tuple:
+        return [_plain(each) for each in value]
+    names = _names(kind)  # type: ignore[arg-type] # mypy looks for the hash of an instance
+    return {name: _plain(getattr(value, name)) for name in names} if names else value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields; none for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def moment(seconds: float) -> str:
+    """Format a moment as ISO 8601 in UTC; "" for one that no calendar has. seconds: since 1970."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # from another node
+        return ""

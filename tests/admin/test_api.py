@@ -14,11 +14,13 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.web.resource import Resource
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
 from canal_ha.admin.actions import actions_of
-from canal_ha.admin.api import StatusApi, listen, own_names, port_of
-from canal_ha.admin.document import NodeFacts
+from canal_ha.admin.api import StatusApi
+from canal_ha.admin.document import NodeFacts, OwnStatus
+from canal_ha.admin.listening import listen, own_names, port_of
 from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import LocalProtocolError, NotRunningHere, NotSubscribed
 from canal_ha.instance.status import InstanceStatus, StreamStatus
@@ -57,7 +59,9 @@ def ask(
     entrance = Entrance(lambda: accounts, Clock(), Audit(Clock(), write))
     entrance.operator_token = sha256(TOKEN.encode()).digest()
     answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
-    api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted))
+    api = StatusApi(
+        OwnStatus(FACTS, instances), entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted)
+    )
     site: Any = QuietSite(api, entrance)
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
@@ -270,7 +274,7 @@ def test_a_taken_port_is_replaced() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         wanted = taken.getsockname()[1]
-        listening = listen(reactor, "localhost", wanted, FACTS, instances, OPENED)
+        listening = listen(reactor, "localhost", wanted, Resource(), OPENED)
         assert listening is not None
         assert port_of(listening) != wanted
         listening.stopListening()  # type: ignore[misc] # zope interface
@@ -278,9 +282,9 @@ def test_a_taken_port_is_replaced() -> None:
 
 def test_the_port_can_be_off_and_the_address_must_exist() -> None:
     """A negative port serves nothing; an address of another machine is an error."""
-    assert listen(reactor, "127.0.0.1", -1, FACTS, instances, OPENED) is None
+    assert listen(reactor, "127.0.0.1", -1, Resource(), OPENED) is None
     with pytest.raises(CannotListenError):
-        listen(reactor, "192.0.2.1", 0, FACTS, instances, OPENED)
+        listen(reactor, "192.0.2.1", 0, Resource(), OPENED)
 
 
 def test_a_switch_needs_the_operators_token() -> None:

@@ -1,0 +1,192 @@
+"""The forms of the page for actions: what a person fills in, and the JSON body that the action gets.
+
+A new action of `canal_ha.admin.actions` comes onto the page with a Form here, and a line in routes.PAGES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canal_ha.accounts import gate
+from canal_ha.client.node_answer import SNAPSHOT as SNAPSHOT_SHAPE
+from canal_ha.model.snapshot import SnapshotAction
+
+Given = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field.
+
+    name: of the parameter.
+    label: for a person.
+    choices: to choose from; () for a text.
+    clients: choose one of the destination's client ids.
+    nodes: choose one of the nodes that stand by.
+    lines: a text of several lines.
+    """
+
+    name: str
+    label: str
+    choices: tuple[str, ...] = ()
+    clients: bool = False
+    nodes: bool = False
+    lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One action.
+
+    kind: of request, as the gate names it.
+    part: last part of the path, of the page and of the API.
+    title: of the page and its button.
+    explanation: shown with the fields.
+    effect: shown before a person confirms.
+    fields: to fill in.
+    body: returns the JSON body; raises ValueError for a field that cannot be read.
+    shape: of the answer of the node that runs the destination, see node_answer; None: any node can do it.
+    done: says what was done, from the answer.
+    planned: says what would be done, from the answer to a dry run; None: the action has no dry run.
+    of_cluster: it is about the whole cluster, and not about one destination.
+    """
+
+    kind: str
+    part: str
+    title: str
+    explanation: str
+    effect: str
+    fields: tuple[Field, ...]
+    body: Callable[[Given], dict[str, Any]]
+    shape: Mapping[str, Any] | None
+    done: Callable[[Mapping[str, Any]], str]
+    planned: Callable[[Mapping[str, Any]], str] | None = None
+    of_cluster: bool = False
+
+
+def _source(given: Given) -> dict[str, Any]:
+    number = given.get("number", "").strip()
+    to = given.get("to", "other")
+    return {"to": f"{_number(number, 'The number of the source')}/{to}" if number else to}
+
+
+def _snapshot(given: Given) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "action": given.get("action", ""),
+        "client_id": _number(given.get("client_id", ""), "The client id"),
+    }
+    if body["action"] in (SnapshotAction.START.value, SnapshotAction.ADD.value):
+        body["tables"] = given.get("tables", "").replace(",", " ").split()
+        body["without_key"] = given.get("without_key") == "yes"
+        body["rows_per_s_most"] = _number(given.get("rows_per_s_most", "").strip() or "0", "The rows a second")
+    return body
+
+
+def _move(given: Given) -> dict[str, Any]:
+    if not given.get("to"):
+        raise ValueError("No other node stands by for this destination.")
+    return {"to": given["to"]}
+
+
+def _moves(moves: Sequence[Mapping[str, Any]], verb: str) -> str:
+    lines = [f"{each['destination']} {verb} from {each['moved_from']} to {each['moved_to']}." for each in moves]
+    return " ".join(lines) or "All nodes run about as many destinations, so nothing moves."
+
+
+def _number(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{what} is no number: {text[:40]}") from None
+
+
+FORMS: Mapping[str, Form] = {
+    form.kind: form
+    for form in (
+        Form(
+            gate.SWITCH,
+            "source",
+            "Switch the source",
+            "The destination reads from its other server. Clients notice nothing: reading goes on after the last"
+            " transaction that was delivered.",
+            "If the other server cannot be read, or lacks what clients need, nothing changes and you see the reason.",
+            (
+                Field("to", "Read from", ("other", "master", "standby")),
+                Field("number", "Number of the source, if the destination has several"),
+            ),
+            _source,
+            {"source": str},
+            lambda answer: f"It reads from {answer['source']} now.",
+        ),
+        Form(
+            gate.SNAPSHOT,
+            "snapshot",
+            "Snapshot",
+            "Existing rows of tables are read into the stream of a client, beside the changes.",
+            "The stream of the client begins again at its cursor, as after a roll-back. Reading puts load"
+            " on the source.",
+            (
+                Field("action", "What to do", tuple(each.value for each in SnapshotAction)),
+                Field("client_id", "Client id", clients=True),
+                Field("tables", "Tables, for start and add: schema.table, one a line", lines=True),
+                Field("without_key", "Also tables without a key, for start and add", ("no", "yes")),
+                Field("rows_per_s_most", "Rows a second at most, for start and add; 0: as configured"),
+            ),
+            _snapshot,
+            {"snapshot": SNAPSHOT_SHAPE},
+            lambda answer: f"The snapshot {answer['snapshot']['id']} is {answer['snapshot']['phase']}.",
+        ),
+        Form(
+            gate.MOVE,
+            "move",
+            "Move",
+            "The destination is handed to another node.",
+            "Its owner writes the cursors first. Clients reconnect by themselves, and no row is lost.",
+            (Field("to", "Node that runs it then", nodes=True),),
+            _move,
+            None,
+            lambda answer: f"{_moves([answer], 'moved')} It took {answer['seconds']:.2f} s.",
+            lambda answer: _moves([answer], "moves"),
+        ),
+        Form(
+            gate.PAUSE,
+            "pause",
+            "Pause",
+            "The destination stops on all nodes, and stays stopped over restarts until it is resumed.",
+            "Clients wait. No row is lost, if the source keeps its binary logs for as long as the pause lasts.",
+            (),
+            lambda given: {},
+            None,
+            lambda answer: "It is paused.",
+            lambda answer: f"It stops{' on ' + answer['ran_on'] if answer['ran_on'] else ''}.",
+        ),
+        Form(
+            gate.RESUME,
+            "resume",
+            "Resume",
+            "The nodes may run the paused destination again.",
+            "Clients go on where they were.",
+            (),
+            lambda given: {},
+            None,
+            lambda answer: f"It runs on {answer['runs_on']} now." if answer["runs_on"] else "No node runs it yet.",
+            lambda answer: "It runs on the node that claims it first.",
+        ),
+        Form(
+            gate.REBALANCE,
+            "rebalance",
+            "Rebalance",
+            "Destinations move, one after the other, until all nodes run about as many. A destination goes to a node"
+            " that it prefers, whatever the numbers are.",
+            "Each move is a hand-over: clients reconnect by themselves, and no row is lost.",
+            (),
+            lambda given: {},
+            None,
+            lambda answer: _moves(answer["moves"], "moved"),
+            lambda answer: _moves(answer["moves"], "moves"),
+            of_cluster=True,
+        ),
+    )
+}

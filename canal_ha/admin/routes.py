@@ -1,0 +1,78 @@
+"""Routes: every request that the status endpoint answers, with its kind for the gate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from twisted.web.server import Request
+
+from canal_ha.accounts import gate
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A request that the endpoint answers.
+
+    kind: of request, for the gate.
+    path: pattern of the path; its group is the destination, or the name of a file.
+    methods: of HTTP.
+    """
+
+    kind: str
+    path: str
+    methods: tuple[bytes, ...]
+
+
+GET = (b"GET", b"HEAD")
+POST = (b"POST",)
+FORM = (*GET, *POST)  # the page shows it and takes it
+ROUTES = (
+    Route(gate.STATUS, "/api/v1/status", GET),
+    Route(gate.CLUSTER, "/api/v1/cluster", GET),
+    Route(gate.SEEN, "/api/v1/seen", GET),
+    Route(gate.NODE_LOG, "/api/v1/log", GET),
+    Route(gate.OPENAPI, "/api/v1/openapi.json", GET),
+    Route(gate.LAG, "/api/v1/destinations/(.+)/lag", GET),
+    Route(gate.LOG, "/api/v1/destinations/(.+)/log", GET),
+    Route(gate.TABLES, "/api/v1/destinations/(.+)/tables", GET),
+    Route(gate.CONFIGURATION, "/api/v1/config", GET),
+    Route(gate.DESTINATION_CONFIGURATION, "/api/v1/destinations/(.+)/config", GET),
+    Route(gate.DESTINATIONS, "/api/v1/destinations", GET),
+    Route(gate.SWITCH, "/api/v1/destinations/(.+)/source", POST),
+    Route(gate.SNAPSHOT, "/api/v1/destinations/(.+)/snapshot", POST),
+    Route(gate.MOVE, "/api/v1/destinations/(.+)/move", POST),
+    Route(gate.PAUSE, "/api/v1/destinations/(.+)/pause", POST),
+    Route(gate.RESUME, "/api/v1/destinations/(.+)/resume", POST),
+    Route(gate.REBALANCE, "/api/v1/rebalance", POST),
+)
+# Pages are another table: their answers are HTML, and their login is a form.
+PAGES = (
+    Route(gate.PAGE, "/", GET),
+    Route(gate.FRONT, "/login", FORM),
+    Route(gate.FRONT, "/logout", POST),
+    Route(gate.FRONT, "/static/([a-z.]+)", GET),
+    Route(gate.NODE_LOG, "/log", GET),
+    Route(gate.DESTINATION_PAGE, "/destinations/([^/]+)", GET),
+    Route(gate.LAG, "/destinations/([^/]+)/lag", GET),
+    Route(gate.LOG, "/destinations/([^/]+)/log", GET),
+    Route(gate.TABLES, "/destinations/([^/]+)/tables", GET),
+    Route(gate.SWITCH, "/destinations/([^/]+)/source", FORM),
+    Route(gate.SNAPSHOT, "/destinations/([^/]+)/snapshot", FORM),
+    Route(gate.MOVE, "/destinations/([^/]+)/move", FORM),
+    Route(gate.PAUSE, "/destinations/([^/]+)/pause", FORM),
+    Route(gate.RESUME, "/destinations/([^/]+)/resume", FORM),
+    Route(gate.REBALANCE, "/rebalance", FORM),
+)
+
+
+def route_of(request: Request, routes: Sequence[Route]) -> tuple[Route | None, str]:
+    """Return the route of a request, and the destination or file in its path; None if there is none."""
+    path = request.path.decode("latin-1")
+    for route in routes:
+        match = re.fullmatch(route.path, path)
+        if match:
+            return route, unquote(match[1]) if match.re.groups else ""
+    return None, ""

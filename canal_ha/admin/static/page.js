@@ -1,0 +1,65 @@
+// What the page does in a browser besides htmx: it pauses the updates, and draws the curves of the lag.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  const updating = document.getElementById("updating");
+  document.body.addEventListener("htmx:beforeRequest", (event) => {
+    if (updating && !updating.checked) event.preventDefault();
+  });
+
+  const box = document.getElementById("curve");
+  if (!box) return;
+  const note = document.getElementById("curve-note");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const size = (value) => {
+    if (value == null) return "–";
+    let unit = 0;
+    for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
+    return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
+  };
+  const seconds = (value) => (value == null ? "–" : `${value < 10 ? value.toFixed(1) : Math.round(value)} s`);
+  let plot = null, shown = null;
+
+  const draw = () => {
+    const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const times = [...new Set(shown.streams.flatMap((each) => each.at))].sort((one, other) => one - other);
+    const series = [{ value: (_, time) => (time == null ? "–" : new Date(time * 1000).toTimeString().slice(0, 8)) }], data = [times];
+    shown.streams.forEach((stream, number) => {
+      const at = new Map(stream.at.map((time, index) => [time, index]));
+      const column = (values) => times.map((time) => (at.has(time) && values[at.get(time)] >= 0 ? values[at.get(time)] : null));
+      const dash = number ? [4 + 2 * number, 4] : [];
+      const who = shown.streams.length > 1 ? ` of ${stream.client_id}` : "";
+      series.push({ label: `seconds${who}`, scale: "s", stroke: color("--curve"), width: 2, dash, value: (_, value) => seconds(value) });
+      series.push({ label: `bytes${who}`, scale: "b", stroke: color("--curve-2"), width: 2, dash, value: (_, value) => size(value) });
+      data.push(column(stream.seconds_behind), column(stream.bytes_behind));
+    });
+    const grid = { stroke: color("--line"), width: 1 }, text = color("--dim");
+    const axis = (more) => ({ stroke: text, grid, ticks: grid, ...more });
+    const floor = (_, low, high) => [0, Math.max(high || 0, 1) * 1.1];
+    if (plot) plot.destroy();
+    plot = new uPlot({
+      width: box.clientWidth, height: 220, series, scales: { s: { range: floor }, b: { range: floor } },
+      axes: [axis({ values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 5)), space: 70 }), axis({ scale: "s", size: 60, values: (_, ticks) => ticks.map(seconds) }),
+        axis({ scale: "b", side: 1, size: 80, grid: { show: false }, values: (_, ticks) => ticks.map(size) })],
+    }, data, box);
+  };
+
+  const load = async () => {
+    if (plot && updating && !updating.checked) return;
+    try {
+      const answer = await fetch(box.dataset.url, { headers: { accept: "application/json" } });
+      const found = await answer.json();
+      if (!answer.ok) throw new Error(found.error);
+      const streams = found.streams.slice(0, 8);
+      shown = { streams };
+      note.textContent = streams.length ? "" : "The node that runs it has no samples yet; it takes one every 15 s.";
+      if (streams.length) draw();
+    } catch (error) {
+      note.textContent = `The curve cannot be read: ${error.message}`;
+    }
+  };
+  dark.addEventListener("change", () => shown && shown.streams.length && draw());
+  addEventListener("resize", () => plot && plot.setSize({ width: box.clientWidth, height: 220 }));
+  load();
+  setInterval(load, 15000);
+});
