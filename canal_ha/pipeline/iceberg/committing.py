@@ -1,0 +1,113 @@
+"""The changes of one table in a portion, written into its Iceberg table in one commit, or in one for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.table import Table, Transaction
+
+from canal_ha.client.arrow import META, TableBatch
+from canal_ha.errors import SinkRefused
+from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.iceberg.columns import ColumnChanges, fitted
+from canal_ha.pipeline.iceberg.rewriting import FileRewrite
+from canal_ha.pipeline.latest import LatestChanges, latest
+
+_META = pa.schema(META)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A commit.
+
+    description: the pipeline.
+    schema, table: names of the source's table.
+    found: the Iceberg table; None if there is none.
+    create: creates it with these columns.
+    summary: properties of the snapshot that completes the commit.
+    """
+
+    description: Description
+    schema: str
+    table: str
+    found: Table | None
+    create: Callable[[pa.Schema], Table]
+    summary: dict[str, str]
+
+    def append(self, batches: Sequence[TableBatch]) -> None:
+        """Append every change. Columns that the source drops or renames stay. Raises SinkRefused."""
+        if not batches:
+            return
+        own = [pa.schema(list(each.rows.schema)[: -len(META)]) for each in batches]
+        for name in {name for schema in own for name in schema.names if name in _META.names}:
+            raise SinkRefused(f"iceberg: {self._name} has a column {name}, a name that a changelog uses itself")
+        found = self.found or self.create(pa.schema([*own[-1], *META]))
+        transaction = found.transaction()
+        bare = len(found.schema().fields) == len(META)  # its only changes are statements
+        columns = self._columns(transaction, fresh=bare or found.current_snapshot() is None, drops=False)
+        for schema in own:
+            columns.take(schema)
+        files = FileRewrite(transaction, found.io, self._name)
+        for each in batches:
+            files.add(fitted(pa.Table.from_batches([each.rows]), columns.arrow, self._name))
+        files.commit(self.summary)
+        _commit(transaction)
+
+    def mirror(self, batches: Sequence[TableBatch]) -> None:
+        """Take over the newest row of each key. Raises SinkRefused."""
+        found = self.found
+        changes = latest(batches, self.description.keys)
+        for each in changes:
+            if found is None:
+                if not len(each.upserts.schema):
+                    continue  # the table is created with its first row
+                found = self.create(each.upserts.schema)
+            transaction = found.transaction()
+            self._take_over(found, transaction, each, self.summary if each is changes[-1] else {})
+            _commit(transaction)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    def _take_over(
+        self, found: Table, transaction: Transaction, changes: LatestChanges, summary: dict[str, str]
+    ) -> None:
+        snapshot = found.current_snapshot()
+        columns = self._columns(transaction, fresh=snapshot is None, drops=True)
+        if snapshot is not None:
+            columns.follow(changes.statements, self.schema, self.table)
+        rows = snapshot.summary["total-records"] if snapshot is not None and snapshot.summary else "0"
+        columns.take(changes.upserts.schema, replaced=changes.emptied or rows == "0")
+        wanted = columns.arrow
+        files = FileRewrite(transaction, found.io, self._name)
+        if changes.emptied:
+            files.remove_all()
+        else:
+            key = pa.schema([self._key_column(wanted, name) for name in changes.keys])
+            keys = [fitted(each, key, self._name) for each in (changes.deletes, changes.upserts)]
+            files.remove(pa.concat_tables(keys), columns.defaults)
+        files.add(fitted(changes.upserts, wanted, self._name))
+        files.commit(summary)
+
+    def _columns(self, transaction: Transaction, *, fresh: bool, drops: bool) -> ColumnChanges:
+        """Return the columns of the table. fresh: it has had no row, so its first ones decide."""
+        policy = "evolve" if fresh else self.description.target.evolve
+        return ColumnChanges(transaction, self._name, policy, drops)
+
+    def _key_column(self, columns: pa.Schema, name: str) -> pa.Field:
+        for column in columns:
+            if column.name.lower() == name.lower():
+                return column
+        raise SinkRefused(
+            f"iceberg: the Iceberg table of {self._name} has no column {name}, a part of the key, because of"
+            " `evolve: ignore`; add it by hand"
+        )
+
+
+def _commit(transaction: Transaction) -> None:
+    """Commit unless somebody else has committed. pyiceberg would put the rows onto that, which may have them."""
+    transaction._snapshot_producers.clear()
+    transaction.commit_transaction()

@@ -1,0 +1,259 @@
+"""Reduces the changes of a portion to the last one of each key, for targets that mirror tables. Pure; vectorised.
+
+Rows before an ALTER TABLE get the columns that they have behind it. If the key's columns change, the rows before and
+behind that are reduced apart, because the old key cannot find the new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_ha.client.arrow import META, TableBatch
+from canal_ha.client.arrow_types import column_type
+from canal_ha.errors import SinkRefused
+from canal_ha.pipeline.altered import altered, find
+from canal_ha.pipeline.reading import KEY, TYPE
+from canal_ha.pipeline.statements import StatementEffect, effects
+
+_DELETE = "delete"
+_STATEMENT = "ddl"
+
+
+@dataclass(frozen=True, slots=True)
+class LatestChanges:
+    """What a copy of one table has to take over, in this order: `emptied`, `statements`, `deletes`, `upserts`.
+
+    schema, table: its names.
+    keys: names of the key's columns; () if there are no rows.
+    emptied: remove all rows of the copy first, because of TRUNCATE, DROP, RENAME or CREATE.
+    statements: texts of the table's DDL, in order.
+    deletes: the key columns of rows that are gone.
+    upserts: the newest row of each key, without META's columns, with the metadata of `Portion.batches`. Without rows:
+        the newest columns that are known, maybe none.
+    """
+
+    schema: str
+    table: str
+    keys: tuple[str, ...]
+    emptied: bool
+    statements: tuple[str, ...]
+    deletes: pa.Table
+    upserts: pa.Table
+
+
+def latest(batches: Iterable[TableBatch], keys: Mapping[str, Sequence[str]]) -> list[LatestChanges]:
+    """Reduce the batches of a portion, in the order of the tables' first rows.
+
+    There is one result for each table. A table whose key has other columns in the middle of the portion has one for
+    each key, to be taken over one after the other; it does no harm to take them over again from the first one on.
+
+    batches: of `Portion.batches`.
+    keys: `schema.table` -> key columns of tables without a primary key, or to use instead of it.
+    Raises SinkRefused for a table without a key, and for rows that do not fit together.
+    """
+    tables: dict[tuple[str, str], _TableHistory] = {}
+    for batch in batches:
+        name = (batch.schema, batch.table)
+        if name not in tables:
+            tables[name] = _TableHistory(*name, tuple(keys.get(f"{batch.schema}.{batch.table}", ())))
+        tables[name].add(batch.rows)
+    return [changes for table in tables.values() for changes in table.reduced()]
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Rows with the same key, and the statements before and between them.
+
+    keys: names of the key's columns.
+    emptied: as in LatestChanges.
+    steps: rows, and effects of statements, in order.
+    statements: their texts.
+    """
+
+    keys: tuple[str, ...] = ()
+    emptied: bool = False
+    steps: list[pa.RecordBatch | tuple[str, StatementEffect]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+
+
+class _TableHistory:
+    """The changes of one table. keys: given ones; () for those of the rows."""
+
+    def __init__(self, schema: str, table: str, keys: tuple[str, ...]) -> None:
+        self._schema = schema
+        self._table = table
+        self._name = f"{schema}.{table}"
+        self._given = keys
+        self._stretches = [_Stretch()]
+        self._between = _Stretch()  # statements behind the newest rows
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows, or the row of a statement."""
+        operations = rows.column(rows.num_columns - len(META))
+        if rows.num_rows and operations[0].as_py() == _STATEMENT:
+            for sql in rows.column(rows.num_columns - 1).to_pylist():
+                self._statement(sql)
+        elif rows.num_rows:
+            keys = key_columns(rows.schema, self._name, self._given)
+            if self._stretches[-1].keys and _lower(self._stretches[-1].keys) != _lower(keys):
+                self._stretches.append(_Stretch())
+            self._stretches[-1].keys = keys
+            self._settle()
+            self._stretches[-1].steps.append(rows)
+
+    def reduced(self) -> list[LatestChanges]:
+        """Return the changes."""
+        self._settle()
+        return [self._reduced(stretch) for stretch in self._stretches]
+
+    def _settle(self) -> None:
+        """Put the statements behind the newest rows into the newest stretch."""
+        newest = self._stretches[-1]
+        newest.steps += self._between.steps
+        newest.statements += self._between.statements
+        self._between = _Stretch()
+
+    def _statement(self, sql: str) -> None:
+        self._between.statements.append(sql)
+        mine = [each for each in effects(sql, self._schema) if (each.schema, each.table) == (self._schema, self._table)]
+        for effect in mine or [StatementEffect(self._schema, self._table, readable=bool(sql))]:
+            if effect.emptied:
+                before = [text for stretch in self._stretches for text in stretch.statements]
+                self._stretches = [_Stretch(emptied=True, statements=before + self._between.statements)]
+                self._between = _Stretch()
+            elif effect.alter is not None or not effect.readable:
+                self._between.steps.append((sql, effect))
+
+    def _reduced(self, stretch: _Stretch) -> LatestChanges:
+        table, operations = self._aligned(stretch)
+        places = [find(table.schema, key) for key in stretch.keys]
+        keys = [table.column(place) for place in places]
+        if not self._given and any(column.null_count for column in keys):
+            raise SinkRefused(f"canal: the primary key of {self._name} has a date that is no day, as 0000-00-00")
+        at = _last_rows(keys, len(table))
+        newest, gone = table.take(at), pc.equal(operations.take(at), _DELETE)
+        fields = [table.schema.field(place) for place in places]
+        deletes = newest.filter(gone)
+        return LatestChanges(
+            schema=self._schema,
+            table=self._table,
+            keys=tuple(each.name for each in fields),
+            emptied=stretch.emptied,
+            statements=tuple(stretch.statements),
+            deletes=pa.Table.from_arrays([deletes.column(place) for place in places], schema=pa.schema(fields)),
+            upserts=newest.filter(pc.invert(gone)),
+        )
+
+    def _aligned(self, stretch: _Stretch) -> tuple[pa.Table, pa.ChunkedArray]:
+        """Return the rows of a stretch with the columns of the newest ones, and what happened to each."""
+        parts: list[tuple[pa.Table, pa.Array]] = []
+        doubtful = False  # a statement is unknown, so columns may come and go
+        for step in stretch.steps:
+            if isinstance(step, tuple):
+                sql, effect = step
+                doubtful = doubtful or effect.alter is None
+                if effect.alter is not None:
+                    parts = [(altered(rows, sql, effect.alter, self._retyped), done) for rows, done in parts]
+            else:
+                own = step.num_columns - len(META)
+                fields = list(step.schema)[:own]
+                rows = pa.Table.from_arrays(step.columns[:own], schema=pa.schema(fields))
+                parts.append((rows, step.column(own)))
+        whole = [rows for rows, done in parts if not _only_deletes(done)] or [rows for rows, _ in parts]
+        schema = whole[-1].schema if whole else pa.schema([])
+        tables = [self._fitted(rows, schema, lenient=doubtful or _only_deletes(done)) for rows, done in parts]
+        operations = pa.chunked_array([done for _, done in parts], pa.string())
+        return pa.concat_tables(tables) if tables else schema.empty_table(), operations
+
+    def _retyped(self, rows: pa.Table, at: int, mysql_type: str) -> pa.Table:
+        before = rows.schema.field(at)
+        wanted = column_type(mysql_type, 0).arrow
+        if pa.types.is_string(before.type) and pa.types.is_temporal(wanted):
+            wanted = before.type  # Portion.batches gives dates as texts
+        metadata = {**(before.metadata or {}), TYPE: mysql_type.encode()}
+        changed = pa.field(before.name, wanted, metadata=metadata)
+        return rows.set_column(at, changed, self._cast(rows.column(at), changed))
+
+    def _fitted(self, rows: pa.Table, schema: pa.Schema, *, lenient: bool) -> pa.Table:
+        """Return rows with the columns of a schema. lenient: columns may be missing."""
+        names = {name.lower() for name in schema.names}
+        extra = [name for name in rows.schema.names if name.lower() not in names]
+        columns = []
+        for wanted in schema:
+            at = find(rows.schema, wanted.name)
+            if at < 0:
+                extra.append(wanted.name)
+                columns.append(pa.nulls(len(rows), wanted.type))
+            else:
+                columns.append(self._cast(rows.column(at), wanted))
+        if extra and not lenient:
+            raise SinkRefused(
+                f"canal: rows of {self._name} have the column {extra[0]}, and rows beside them do not, without a"
+                " statement between them: run SET GLOBAL binlog_row_image = FULL at the source, and remove"
+                " canal.instance.filter.query.ddl from the node's configuration. Then read the table again with a"
+                " snapshot"
+            )
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _cast(self, values: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
+        if values.type == wanted.type:
+            return values
+        if pa.types.is_string(wanted.type) and pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp(values.type.unit))  # a time zone would be part of the text
+        try:
+            return values.cast(wanted.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SinkRefused(
+                f"canal: a statement changed {self._name}.{wanted.name} from {values.type} to {wanted.type}, and values"
+                f" from before it do not fit: {error}. Read the table again with a snapshot"
+            ) from error
+
+
+def key_columns(schema: pa.Schema, name: str, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the key's columns.
+
+    schema: of rows of `Portion.batches`.
+    name: of the table, for messages.
+    given: key columns of the pipeline's file; () for the primary key.
+    Raises SinkRefused.
+    """
+    columns = list(schema)[: -len(META)]
+    if not given:
+        keys = tuple(each.name for each in columns if (each.metadata or {}).get(KEY) == b"1")
+        if not keys:
+            raise SinkRefused(
+                f"canal: {name} has no primary key: list its key columns under keys in the pipeline's file"
+            )
+        return keys
+    names = {each.name.lower(): each.name for each in columns}
+    missing = [key for key in given if key.lower() not in names]
+    if missing:
+        raise SinkRefused(f"canal: {name} has no column {missing[0]}, which the pipeline's file names as its key")
+    return tuple(names[key.lower()] for key in given)
+
+
+def _only_deletes(operations: pa.Array) -> bool:
+    return bool(pc.all(pc.equal(operations, _DELETE)).as_py())
+
+
+def _last_rows(keys: Sequence[pa.ChunkedArray], count: int) -> pa.Array:
+    """Return the index of the last row of each key, ascending. count: of all rows."""
+    if not count:
+        return pa.array([], pa.int64())
+    names = [f"k{number}" for number in range(len(keys))]
+    table = pa.Table.from_arrays([*keys, row_numbers(count)], [*names, "row"])
+    rows = table.group_by(names, use_threads=False).aggregate([("row", "max")]).column("row_max").combine_chunks()
+    return rows.take(pc.sort_indices(rows))
+
+
+def row_numbers(count: int) -> pa.Array:
+    """Return 0, 1, 2, ..., without an object for each."""
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def _lower(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)

@@ -1,0 +1,171 @@
+"""RowEntry: one entry with its rows as canal's texts, for targets that write messages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canal_ha.client.arrow_types import column_type
+from canal_ha.client.message import parse
+from canal_ha.decode.kernel.changes import entry_texts
+from canal_ha.decode.kernel.codes import ROWDATA
+from canal_ha.decode.kernel.entries import Entries
+from canal_ha.decode.kernel.layouts import ColumnLayout, Images, Layout
+from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.errors import RemoteProtocolError
+from canal_ha.model.entry import EventType
+from canal_ha.wire.proto.canal_protocol_pb2 import Messages
+
+Texts = list[str | None]
+_ROWS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
+
+
+class ImageColumns:
+    """The columns of an image, the same object for all entries of a portion with these columns.
+
+    names, types, keys, indexes: name, mysqlType, whether it is part of the key, and place in the table, of each column.
+    kinds: what the types mean.
+    made: what a format keeps about them.
+    """
+
+    __slots__ = ("_columns", "indexes", "keys", "kinds", "made", "names", "types")
+
+    def __init__(self, columns: Sequence[ColumnLayout]) -> None:
+        self._columns = columns
+        self.names = [column.name for column in columns]
+        self.types = [column.mysql_type for column in columns]
+        self.keys = [column.key for column in columns]
+        self.indexes = [column.index for column in columns]
+        self.kinds = [column_type(column.mysql_type, column.sql_type) for column in columns]
+        self.made: dict[Any, Any] = {}
+
+    def joined(self, other: ImageColumns) -> ImageColumns:
+        """Return the columns of both images, in table order."""
+        both = {column.index: column for column in (*other._columns, *self._columns)}
+        return ImageColumns([both[index] for index in sorted(both)])
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the key's columns."""
+        return [name for name, key in zip(self.names, self.keys, strict=True) if key]
+
+    def texts(self, image: Texts) -> dict[str, str]:
+        """Return an image's values that are not NULL, by name."""
+        return {name: text for name, text in zip(self.names, image, strict=True) if text is not None}
+
+    def places_of(self, other: ImageColumns) -> list[int | None]:
+        """Return for each column where another image has it; None if it has not."""
+        places = {index: place for place, index in enumerate(other.indexes)}
+        return [places.get(index) for index in self.indexes]
+
+    @property
+    def partial(self) -> bool:
+        """Whether the binlog omits columns before the last one."""
+        return self.indexes != list(range(len(self.indexes)))
+
+
+@dataclass(frozen=True, slots=True)
+class RowEntry:
+    """Rows of one table, or one statement.
+
+    schema, table: its names; those of a statement can be "".
+    event: what happened.
+    is_ddl, sql: of a statement.
+    time_ms: time of the event, ms since 1970.
+    server_id, journal, offset: of the event.
+    gtid: the set with its transaction; "" without GTIDs.
+    own_gtid: GTID of its transaction; "" without.
+    snapshot: id of the snapshot that read the rows; "" for the binlog.
+    before, after: the columns of each side.
+    rows: texts before and after; a side that the event has not is empty.
+    codes: sqlType of each column of the last row, old ones for a delete.
+    frame: the entry as field 2 of canal's Messages.
+    """
+
+    schema: str
+    table: str
+    event: EventType
+    is_ddl: bool
+    sql: str
+    time_ms: int
+    server_id: int
+    journal: str
+    offset: int
+    gtid: str
+    own_gtid: str
+    snapshot: str
+    before: ImageColumns
+    after: ImageColumns
+    rows: Sequence[tuple[Texts, Texts]]
+    codes: Sequence[int]
+    frame: memoryview
+
+    @property
+    def image(self) -> ImageColumns:
+        """The columns of the current image: the new one, or the old one of a delete."""
+        return self.before if self.event == EventType.DELETE else self.after
+
+
+def row_entries(frames: bytes, takes: Callable[[str, str], bool]) -> Iterator[RowEntry]:
+    """Yield the entries with rows or statements, in order.
+
+    frames: field 2 of Messages, once for each entry.
+    takes: returns whether a table is wanted (schema, name).
+    Raises RemoteProtocolError.
+    """
+    known: dict[tuple[str, str, int], Images] = {}
+    entry, start = Entries(frames, 0, len(frames)), 0
+    try:
+        while entry.next():
+            if entry.kind == ROWDATA:
+                schema = entry.text(entry.schema_start, entry.schema_stop)
+                table = entry.text(entry.table_start, entry.table_stop)
+                if takes(schema, table):
+                    yield _entry(entry, start, schema, table, known)
+            start = entry.pos
+    except Broken as error:
+        raise RemoteProtocolError(f"invalid entry: {error}") from error
+
+
+def _entry(entry: Entries, start: int, schema: str, table: str, known: dict[tuple[str, str, int], Images]) -> RowEntry:
+    entry.change()
+    event = EventType(entry.event_type)
+    images = known.get((schema, table, event))
+    if images is None:
+        images = known[(schema, table, event)] = Images({})
+    rows = entry_texts(entry, images) if event in _ROWS and not entry.is_ddl else ()
+    current = images.before if event == EventType.DELETE else images.after
+    gtid = entry.text(entry.gtid_start, entry.gtid_stop)
+    return RowEntry(
+        schema,
+        table,
+        event,
+        bool(entry.is_ddl),
+        entry.text(entry.sql_start, entry.sql_stop),
+        entry.time_ms,
+        entry.server_id,
+        entry.text(entry.journal_start, entry.journal_stop),
+        entry.offset,
+        gtid,
+        _own_gtid(entry.src[start : entry.pos]) if gtid else "",
+        entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else "",
+        _columns(images.before),
+        _columns(images.after),
+        rows,
+        [column.cell_type for column in current.columns] if rows else (),
+        memoryview(entry.src)[start : entry.pos],
+    )
+
+
+def _columns(layout: Layout) -> ImageColumns:
+    if layout.plan is None:
+        layout.plan = ImageColumns(layout.columns)
+    columns: ImageColumns = layout.plan
+    return columns
+
+
+def _own_gtid(frame: bytes) -> str:
+    """Return the property curtGtid of an entry in its frame."""
+    entries = Messages.FromString(frame).messages
+    return next((prop.value for prop in parse(entries[0]).header.props if prop.key == "curtGtid"), "")

@@ -1,0 +1,98 @@
+"""What a target knows of entries that come again, although it keeps none of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.intake import Intake
+from canal_ha.pipeline.redelivery import Committed, server_of
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.pipeline.test_intake import entries_of, transaction, walk
+from tests.spark.entries import begin, end, insert
+
+HERE = "8f0e"
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def kept(committed: list[bytes], again: list[bytes], cursor: LogPosition | None, **last: Any) -> list[bytes]:
+    """Return the entries that a target gets, of those that come after a connection.
+
+    committed: the entries that it has.
+    last: attributes of the last one's position.
+    """
+    before = Intake(1 << 20)
+    before.connected(HERE)
+    before.add(1, walk(committed))
+    draft = before.take()
+    assert draft is not None
+    assert draft.last is not None
+    known = Committed(replace(draft.last, **last), draft.newest_ms, draft.digests, cursor, whole=True)
+    intake = Intake(1 << 20)
+    intake.connected(server_of(cursor), known)
+    intake.add(2, walk(again))
+    found = []
+    while (piece := intake.take()) is not None:
+        found += entries_of(piece)
+        intake.made_durable(piece)
+    assert intake.acknowledged() == [2]
+    return found
+
+
+def entries_with_rows(entries: list[bytes]) -> list[bytes]:
+    return [entry for entry in entries if pb.Entry.FromString(entry).entryType == pb.ROWDATA]
+
+
+def cursor(offset: int, **more: Any) -> LogPosition:
+    return replace(LogPosition("bin.000001", offset, 1000, 1, server=HERE, mark="pipeline a commit 1"), **more)
+
+
+def test_committed_transactions_do_not_come_twice() -> None:
+    """Also if other servers wrote some of them first: the binlog's own server counts."""
+    one, two, new = transaction(100), transaction(200, server=2), transaction(300)
+    assert kept([*one, *two], [*one, *two, *new], cursor(90)) == new
+    assert kept([*one, *two], [*two, *new], cursor(120)) == new
+    assert kept([*one, *two], [*one, *two], cursor(90)) == []
+
+
+def test_a_binlog_that_was_reset_is_new() -> None:
+    """Its entries are before the cursor, or newer than all that is committed."""
+    old, anew = transaction(500), transaction(100)
+    assert kept(old, anew, cursor(400)) == anew
+    later = transaction(450, time=2000)
+    assert kept(old, later, cursor(400)) == later
+
+
+def test_the_binlog_of_another_server_is_new() -> None:
+    """Positions of two servers tell nothing of each other. Without the servers' names, the writer's id does."""
+    old, other = transaction(500), transaction(100, server=2)
+    assert kept(old, other, cursor(90, server="other")) == other
+    assert kept(old, other, None) == other
+
+
+def test_gtids_are_known_on_another_server() -> None:
+    """In GTID mode, a switch to another server brings no committed transaction twice."""
+    one, new = transaction(700, gtid=f"{UUID}:1-5"), transaction(900, gtid=f"{UUID}:1-6")
+    there = transaction(100, gtid=f"{UUID}:1-5")
+    assert kept(one, [*there, *new], cursor(90, server="other")) == new
+    unmarked = cursor(90, server="other", mark="")
+    assert kept(one, there, unmarked) == there, "the cursor may be in binary logs that were reset"
+
+
+def test_rows_of_a_snapshot_behind_a_committed_transaction_are_new() -> None:
+    """They have the GTID set of what is before them, which the target has."""
+    done = transaction(500, gtid=f"{UUID}:1-5")
+    chunk = [begin(510, gtid=f"{UUID}:1-5"), insert(520, 1, snapshot="s", gtid=f"{UUID}:1-5")]
+    chunk.append(end(520, gtid=f"{UUID}:1-5"))
+    for server in (HERE, "other"):
+        assert entries_with_rows(kept(done, chunk, cursor(520, server=server))) == chunk[1:2]
+
+
+@pytest.mark.parametrize("behind", [0, 100])
+def test_a_cursor_behind_the_target_makes_nothing_known(behind: int) -> None:
+    """The judge has allowed it: what comes is new, whatever its position is."""
+    old, new = transaction(500), transaction(620 + behind)
+    assert kept(old, new, cursor(600)) == new

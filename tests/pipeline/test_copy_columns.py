@@ -1,0 +1,138 @@
+"""How the columns of a copy follow: the steps, which are not found again once they are done."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from canal_ha.client.arrow_types import column_type
+from canal_ha.pipeline.copy_columns import (
+    LackingColumn,
+    NewColumn,
+    NewName,
+    NewType,
+    NoColumn,
+    Step,
+    describe,
+    kind_of,
+    renamed,
+    steps,
+)
+from canal_ha.pipeline.postgresql_copies import identifier
+from canal_ha.pipeline.postgresql_types import conversion, postgresql_type
+from canal_ha.pipeline.reading import TYPE
+
+INT = column_type("int", 4)
+
+
+def field(name: str, text: str = "int", arrow: pa.DataType | None = None) -> pa.Field:
+    """Return a column of a batch."""
+    return pa.field(name, arrow or column_type(text, 12).arrow, metadata={TYPE: text.encode()})
+
+
+@pytest.mark.parametrize(
+    ("names", "statements", "fields", "expected"),
+    [
+        ("id", [], "id", []),
+        ("id", [], "id,n", [NewColumn("n", INT)]),
+        ("id,n", [], "id", [LackingColumn("n")]),
+        ("id,b", [], "id,a", [NewColumn("a", INT), LackingColumn("b")]),
+        ("ID", [], "id", [NewName("ID", "id")]),
+        ("id,n", ["ALTER TABLE t DROP n"], None, [NoColumn("n")]),
+        ("id", ["ALTER TABLE t DROP n"], None, []),
+        ("id", ["ALTER TABLE t ADD n int DEFAULT 5"], "id,n", [NewColumn("n", INT, "5")]),
+        ("id,n", ["ALTER TABLE t ADD n int DEFAULT 5"], "id,n", []),
+        ("id,a", ["ALTER TABLE t RENAME COLUMN a TO b"], "id,b", [NewName("a", "b")]),
+        ("id,b", ["ALTER TABLE t RENAME COLUMN a TO b"], "id,b", []),
+        ("id,a", ["ALTER TABLE t CHANGE a b int"], None, [NewName("a", "b"), NewType("b", INT)]),
+        ("id,a", ["ALTER TABLE t DROP a, ADD a int"], "id,a", [NoColumn("a"), NewColumn("a", INT)]),
+        ("id,a", ["ALTER TABLE t ADD b int", "ALTER TABLE t DROP b"], "id,a", [NewColumn("b", INT), NoColumn("b")]),
+        ("id", ["TRUNCATE t", "no SQL", "CREATE TABLE u (a INT)"], "id", []),
+    ],
+)
+def test_steps(names: str, statements: list[str], fields: str | None, expected: list[Step]) -> None:
+    """Of statements in order, then of the columns of new rows. Types of equal names are not compared here."""
+    new = None if fields is None else [field(name) for name in fields.split(",")]
+    found = steps(names.split(","), statements, new)
+    kept = found if new is None else [step for step in found if not isinstance(step, NewType)]
+    assert kept == expected
+    assert all(describe(step) for step in found)
+
+
+def test_a_transforms_values_have_the_type_of_their_column() -> None:
+    """The metadata count only where the values fit them."""
+    assert kind_of(field("a", "int")).text == "int"
+    assert kind_of(field("a", "int", pa.string())).text == "longtext"
+    assert kind_of(field("a", "datetime(3)", pa.string())).text == "datetime(3)"
+    assert kind_of(pa.field("a", pa.decimal128(9, 2))).text == "decimal(9,2)"
+    assert kind_of(pa.field("a", pa.string())).text == "longtext"
+    assert kind_of(field("a", "inet6", pa.string())).text == "inet6"
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "expected"),
+    [
+        ("tinyint(1)", "smallint"),
+        ("tinyint unsigned", "smallint"),
+        ("smallint(5) unsigned zerofill", "integer"),
+        ("mediumint unsigned", "integer"),
+        ("int unsigned", "bigint"),
+        ("bigint unsigned", "numeric(20,0)"),
+        ("decimal", "numeric(10,0)"),
+        ("decimal(65,30)", "numeric(65,30)"),
+        ("decimal(12,2) unsigned", "numeric(12,2)"),
+        ("bit", "boolean"),
+        ("bit(9)", "bigint"),
+        ("bit(64)", "numeric(20,0)"),
+        ("datetime", "timestamp(0) without time zone"),
+        ("timestamp(6)", "timestamp(6) with time zone"),
+        ("time(3)", "interval(3)"),
+        ("year(4)", "smallint"),
+        ("enum('a','(9)')", "text"),
+        ("json", "jsonb"),
+        ("uuid", "uuid"),
+        ("inet6", "inet"),
+        ("varchar(20)", "text"),
+    ],
+)
+def test_types_of_postgresql(mysql_type: str, expected: str) -> None:
+    """As format_type() shows them."""
+    assert postgresql_type(column_type(mysql_type, 12), "jsonb") == expected
+
+
+def test_only_conversions_that_the_source_makes_too() -> None:
+    """Others need the source's values."""
+    assert conversion("integer", "bigint") == "{}::bigint"
+    assert conversion("bigint", "smallint") == "{}::smallint"
+    assert conversion("boolean", "bigint") == "{}::integer::bigint"
+    assert conversion("numeric(5,2)", "text") == "{}::text"
+    for before, after in [("text", "integer"), ("timestamp(3) with time zone", "timestamp(3) without time zone")]:
+        assert conversion(before, after) is None
+
+
+def test_long_names_stay_apart() -> None:
+    """PostgreSQL cuts names after 63 bytes, in the middle of a character if need be."""
+    names = ["字" * 64, "字" * 63 + "宇", "a" * 64, "a" * 63, "😀" * 64]
+    found = [identifier(name) for name in names]
+    assert len({*found}) == len(names)
+    assert all(len(name.encode()) <= 63 for name in found)
+    assert found[3] == names[3]
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "later", "expected"),
+    [
+        ("id,a", "id,b", ["ALTER TABLE t RENAME COLUMN a TO b"], {"a": "b"}),
+        ("id,A", "id,B", ["ALTER TABLE t CHANGE a b BIGINT"], {"a": "B"}),
+        ("id,a", "id,a", ["ALTER TABLE t RENAME COLUMN a TO b"], {}),
+        ("id,a", "id", ["ALTER TABLE t RENAME COLUMN a TO b"], {}),
+        ("id,a,b", "id,b", ["ALTER TABLE t DROP b, RENAME COLUMN a TO b"], {}),
+        ("id,a", "id,c", ["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME COLUMN b TO c"], {"a": "c"}),
+        ("id,a", "id,b", ["ALTER TABLE t ADD b INT"], {}),
+    ],
+)
+def test_columns_that_an_interrupted_commit_has_renamed(
+    rows: str, names: str, later: list[str], expected: dict[str, str]
+) -> None:
+    """Rows from before the statement go into the column that has the new name already."""
+    assert renamed(rows.split(","), names.split(","), later) == expected

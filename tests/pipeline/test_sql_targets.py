@@ -1,0 +1,409 @@
+"""What the targets for PostgreSQL, MySQL and MariaDB have in common, on real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from canal_ha.client.arrow import TableBatch
+from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
+from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab.postgresql import PostgreSQL
+from tests.pipeline.histories import History, shown
+from tests.pipeline.made import Writer
+from tests.pipeline.sourced import NOTHING, Sourced
+from tests.pipeline.sql_copies import KINDS, SqlCopies
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgreSQL]:
+    """Yield one server for the module."""
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def node(mysql: MySQL, mariadb: MariaDB) -> Iterator[Node]:
+    """Yield a node that reads both databases."""
+    with Node({"mysql": follow(mysql), "mariadb": follow(mariadb)}) as node:
+        yield node
+
+
+@pytest.fixture(params=KINDS)
+def copies(request: pytest.FixtureRequest, database: str) -> SqlCopies:
+    """Return the copies on each server."""
+    return SqlCopies(request.getfixturevalue(request.param), database)
+
+
+@pytest.fixture
+def source(copies: SqlCopies, node: Node, mysql: MySQL, mariadb: MariaDB) -> Iterator[Sourced]:
+    """Yield a source database on a server of another kind than the copies'."""
+    server: SqlServer = mariadb if copies.server is mysql else mysql
+    with Sourced(server, copies.database, node, server.flavor) as source:
+        copies.target.commit(source.first())
+        yield source
+
+
+def equal(source: Sourced, copies: SqlCopies, order: str = "id", table: str = "t") -> None:
+    """Compare source and copy row by row."""
+    assert copies.rows(table, order=order) == source.query(f"SELECT * FROM {table} ORDER BY {order}")
+
+
+def test_changes_arrive(source: Sourced, copies: SqlCopies) -> None:
+    """Inserted, updated and deleted rows, and changed keys, in one portion and in several."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20), n INT)")
+    source.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, NULL, NULL)")
+    copies.target.commit(source.portion())
+    equal(source, copies)
+    source.execute("UPDATE t SET n = n + 10", "DELETE FROM t WHERE id = 2", "UPDATE t SET id = 9 WHERE id = 1")
+    source.execute("INSERT INTO t VALUES (2, 'back', 0), (7, '', 7)", "DELETE FROM t WHERE id = 7")
+    copies.target.commit(source.portion())
+    equal(source, copies)
+    source.execute("TRUNCATE t", "INSERT INTO t VALUES (5, 'e', 5)")
+    copies.target.commit(source.portion())
+    equal(source, copies)
+    source.execute("DROP TABLE t", "CREATE TABLE t (id VARCHAR(5), x DATE, PRIMARY KEY (id))")
+    source.execute("INSERT INTO t VALUES ('a', '2024-01-01')")
+    copies.target.commit(source.portion())
+    equal(source, copies)
+    assert copies.target.progress(source.destination) == source.progress
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_columns_follow_those_of_the_source(source: Sourced, copies: SqlCopies, together: bool) -> None:
+    """Columns are added with their default, renamed, widened and dropped; rows before and behind a statement fit."""
+
+    def commit(*statements: str) -> None:
+        source.execute(*statements)
+        if not together:
+            copies.target.commit(source.portion())
+            equal(source, copies)
+
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(3), n SMALLINT)")
+    source.execute("INSERT INTO t VALUES (1, 'abc', 1), (2, 'def', 2)")
+    copies.target.commit(source.portion())
+    commit("INSERT INTO t VALUES (3, 'ghi', 3)", "ALTER TABLE t ADD note VARCHAR(20) NOT NULL DEFAULT 'it''s %s \\\\n'")
+    commit("INSERT INTO t VALUES (4, 'x', 4, 'own')", "UPDATE t SET n = 5 WHERE id = 1")
+    commit("ALTER TABLE t CHANGE name label VARCHAR(30)", "INSERT INTO t VALUES (5, 'longer than three', 5, '')")
+    commit("ALTER TABLE t MODIFY n BIGINT", "UPDATE t SET n = 5000000000 WHERE id = 2")
+    commit("ALTER TABLE t RENAME COLUMN note TO remark", "UPDATE t SET remark = 'new' WHERE id = 3")
+    commit(
+        "ALTER TABLE t ADD b BLOB, ADD d DECIMAL(5,2) DEFAULT 1.50, ADD at DATETIME(3) DEFAULT '2024-01-02 03:04:05'"
+    )
+    commit("UPDATE t SET b = x'00ff' WHERE id = 4", "ALTER TABLE t DROP label", "DELETE FROM t WHERE id = 5")
+    commit("ALTER TABLE t ADD label INT", "UPDATE t SET label = 7 WHERE id = 4")
+    commit("ALTER TABLE t DROP b")
+    if together:
+        copies.target.commit(source.portion())
+    equal(source, copies)
+
+
+def test_a_key_that_is_redefined_is_the_copys_too(source: Sourced, copies: SqlCopies) -> None:
+    """Rows deleted by the old key, and updated behind the statement, are right."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, g INT NOT NULL, v INT)")
+    source.execute("INSERT INTO t VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3)")
+    copies.target.commit(source.portion())
+    source.execute("DELETE FROM t WHERE id = 1", "UPDATE t SET g = 5, v = 20 WHERE id = 2")
+    source.execute("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, g)")
+    source.execute("INSERT INTO t VALUES (3, 4, 34)", "UPDATE t SET v = 30 WHERE id = 3 AND g = 3")
+    copies.target.commit(source.portion())
+    equal(source, copies, "id, g")
+    assert copies.keys() == {"id", "g"}
+
+
+def test_policies_for_changed_columns(source: Sourced, copies: SqlCopies) -> None:
+    """`stop` refuses and names the column; `ignore` writes the columns that the copy has."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")
+    copies.target.commit(source.portion())
+    source.execute("ALTER TABLE t ADD more INT DEFAULT 3", "INSERT INTO t VALUES (2, 'b', 4)")
+    portion = source.portion()
+    with pytest.raises(SinkRefused, match=rf"columns of {source.database}\.t .*'more'.*evolve is stop"):
+        copies.open(evolve="stop").commit(portion)
+    copies.open(evolve="ignore").commit(portion)
+    assert copies.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    source.execute("ALTER TABLE t DROP name", "INSERT INTO t VALUES (3, 5)")
+    copies.open(evolve="ignore").commit(source.portion())
+    assert copies.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": None}]
+
+
+def test_a_column_that_no_statement_dropped_keeps_its_values(source: Sourced, copies: SqlCopies) -> None:
+    """Rows without the column are refused, and nothing is written. A table that is created anew may lack it."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 10)")
+    copies.target.commit(source.portion())
+    source.execute("ALTER TABLE t RENAME COLUMN a TO b")
+    source.frames()
+    source.reader = source.new_reader()
+    source.execute("INSERT INTO t VALUES (2, 20)")
+    before, portion = source.progress, source.portion()
+    with pytest.raises(SinkRefused, match="lack the column 'a' of the copy, and no statement dropped it"):
+        copies.target.commit(portion)
+    assert copies.rows() == [{"id": 1, "a": 10}]
+    source.progress = before
+    source.execute("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY)")
+    copies.target.commit(source.portion())
+    source.execute("INSERT INTO t VALUES (3)")
+    copies.target.commit(source.portion())
+    equal(source, copies)
+
+
+def test_an_old_process_cannot_commit_behind_a_newer_one(source: Sourced, copies: SqlCopies) -> None:
+    """A commit that is there already is left out; any other that does not follow is refused and writes nothing."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    first = source.portion()
+    copies.target.commit(first)
+    copies.target.commit(first)
+    source.execute("INSERT INTO t VALUES (2)")
+    second = source.portion()
+    old, new = copies.open(), copies.open()
+    assert old.progress(source.destination) == new.progress(source.destination) == first.progress
+    new.commit(second)
+    source.execute("INSERT INTO t VALUES (3)")
+    third = source.portion()
+    wrong = [
+        replace(second.progress, last=replace(NOTHING, offset=77)),
+        replace(second.progress, run="stranger"),
+        replace(third.progress, run="stranger"),
+        replace(second.progress, run="stranger", seq=0),
+        replace(third.progress, seq=third.progress.seq + 1),
+    ]
+    for progress in wrong:
+        with pytest.raises(SinkRefused, match="another process of this pipeline has gone on"):
+            old.commit(replace(third, progress=progress))
+    with pytest.raises(SinkRefused, match="the target is at no commit"):
+        old.commit(replace(third, destination="elsewhere"))
+    assert [row["id"] for row in copies.rows()] == [1, 2]
+    assert new.progress(source.destination) == second.progress
+    assert new.progress("elsewhere") is None
+    begun = replace(second.progress, run="stranger")
+    new.commit(replace(third, frames=b"", progress=begun))
+    with pytest.raises(SinkRefused, match="pipeline stranger commit"):
+        old.commit(third)
+    new.commit(replace(third, progress=replace(third.progress, run="stranger")))
+    equal(source, copies)
+
+
+def test_looking_at_the_progress_creates_nothing(source: Sourced, copies: SqlCopies) -> None:
+    """Without the tables of the state there is none."""
+    assert copies.target.stored(source.destination) == source.progress
+    assert copies.target.stored("elsewhere") is None
+    unused = f"unused_{copies.state}"
+    looking = copies.open(**{"stateSchema" if copies.is_postgresql else "stateDatabase": unused})
+    assert looking.stored(source.destination) is None
+    found = copies.query(f"SELECT 1 AS found FROM information_schema.schemata WHERE schema_name = '{unused}'")
+    assert not found
+
+
+def test_a_log_has_every_change_once_in_order(source: Sourced, copies: SqlCopies) -> None:
+    """Changes and statements are rows; a column that is dropped at the source stays."""
+    log = copies.open(mode="changelog")
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    source.execute("UPDATE t SET name = 'c' WHERE id = 1", "UPDATE t SET id = 5 WHERE id = 2")
+    first = source.portion()
+    log.commit(first)
+    log.commit(first)
+    source.execute(
+        "ALTER TABLE t DROP name, ADD n BIGINT", "INSERT INTO t VALUES (7, 70)", "DELETE FROM t WHERE id = 1"
+    )
+    log.commit(source.portion())
+    rows = copies.rows(order="_commit, _entry, _row")
+    assert [(row["_op"], row["id"], row["name"], row["n"]) for row in rows] == [
+        ("ddl", None, None, None),
+        ("insert", 1, "a", None),
+        ("insert", 2, "b", None),
+        ("update", 1, "c", None),
+        ("delete", 2, "b", None),
+        ("insert", 5, "b", None),
+        ("ddl", None, None, None),
+        ("insert", 7, None, 70),
+        ("delete", 1, None, None),
+    ]
+    assert rows[0]["_ddl"].startswith("CREATE TABLE t")
+    assert all(row["_journal"] and row["_offset"] and row["_ts"] for row in rows)
+
+
+LONG = "字" * 64
+HOSTILE = (
+    "../../x",
+    'a"b',
+    "c`d",
+    "e'f; DROP TABLE g",
+    "%s%(x)s",
+    "h.i",
+    "\\",
+    "字" * 40,
+    "SELECT",
+    "UPPER",
+    "upper ü",
+)
+
+
+def test_hostile_names_are_only_names(source: Sourced, copies: SqlCopies) -> None:
+    """Of schemas, tables and columns: quotes, paths, placeholders, long ones, and some that differ in case."""
+    quoted = {name: "`" + name.replace("`", "``") + "`" for name in HOSTILE}
+    for at, name in enumerate(quoted.values()):
+        source.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, {name} VARCHAR(9))")
+        source.execute(f"INSERT INTO {name} VALUES ({at}, 'x'), (100, 'gone')", f"DELETE FROM {name} WHERE id = 100")
+    path = quoted["../../x"]
+    source.execute(f"ALTER TABLE {path} RENAME COLUMN {path} TO `{LONG}`", f"UPDATE {path} SET id = 50")
+    copies.target.commit(source.portion())
+    for at, name in enumerate(HOSTILE):
+        [row] = copies.rows(copies.shown(name))
+        column, key = (LONG, 50) if name == "../../x" else (name, at)
+        assert row == {"id": key, copies.shown(column): "x"}
+
+
+def test_the_source_cannot_choose_a_place_of_the_servers_own(source: Sourced, copies: SqlCopies) -> None:
+    """Nor one that the pipeline does not name, nor that of the state."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    portion = source.portion()
+    noun = "schema" if copies.is_postgresql else "database"
+    own = "pg_catalog" if copies.is_postgresql else "mysql"
+    for name, why in ((own, "belongs to the server"), (copies.state, "holds the pipeline's own state")):
+        with pytest.raises(OptionInvalid, match=why):
+            copies.open(**{noun: name, f"{noun}s": ["*"]})
+    with pytest.raises(OptionInvalid, match=f"the source would choose the {noun}s"):
+        copies.open(**{noun: "{schema}", "tables": ("*",)})
+    with pytest.raises(SinkRefused, match=f"not among the {noun}s"):
+        copies.open(**{noun: "{schema}", f"{noun}s": ["other", "copy_*"]}).commit(portion)
+    information = replace(portion, reader=renamed(source, "information_schema"))
+    with pytest.raises(SinkRefused, match="belongs to the server"):
+        copies.open(**{noun: "{schema}", f"{noun}s": ["*"]}).commit(information)
+
+
+def renamed(source: Sourced, schema: str) -> Any:
+    """Return a reader that finds the source's rows in another schema."""
+    reader = source.new_reader()
+    batches = reader.batches
+
+    def found(frames: bytes, *, dates_as_text: bool = False) -> Iterator[TableBatch]:
+        return (replace(each, schema=schema) for each in batches(frames, dates_as_text=dates_as_text))
+
+    reader.batches = found  # type: ignore[method-assign]  # a transform does the same
+    return reader
+
+
+def test_two_tables_do_not_meet_in_one(source: Sourced, copies: SqlCopies) -> None:
+    """The rows of one would replace those of the other; the second is refused."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    portion = source.portion()
+    copies.target.commit(portion)
+    elsewhere = copies.open()
+    elsewhere.commit(replace(source.first(), destination="other"))
+    with pytest.raises(SinkRefused, match=r"which has the rows of .*\.t of destination "):
+        elsewhere.commit(replace(portion, destination="other"))
+    assert elsewhere.progress("other") == source.first().progress
+
+
+def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(source: Sourced, copies: SqlCopies) -> None:
+    """The collation of the copy's key is binary."""
+    texts = ["e", "é", "x", "X", "x ", "ß", "ss", "", " "]
+    source.execute("CREATE TABLE t (id VARCHAR(9) COLLATE utf8mb4_bin, n INT, PRIMARY KEY (id))")
+    if source.server.flavor == "mysql":
+        source.execute("ALTER TABLE t MODIFY id VARCHAR(9) COLLATE utf8mb4_0900_bin")
+    else:
+        source.execute("ALTER TABLE t MODIFY id VARCHAR(9) COLLATE utf8mb4_nopad_bin")
+    source.execute(*(f"INSERT INTO t VALUES ('{text}', {at})" for at, text in enumerate(texts)))
+    copies.target.commit(source.portion())
+    assert {row["id"]: row["n"] for row in copies.rows()} == {text: at for at, text in enumerate(texts)}
+    source.execute(
+        "DELETE FROM t WHERE id = 'X'", "UPDATE t SET n = 50 WHERE id = 'é'", "DELETE FROM t WHERE id = 'x '"
+    )
+    copies.target.commit(source.portion())
+    assert {row["id"]: row["n"] for row in copies.rows()} == {
+        row["id"]: row["n"] for row in source.query("SELECT * FROM t")
+    }
+
+
+def test_a_value_that_does_not_fit_names_table_and_column(source: Sourced, copies: SqlCopies) -> None:
+    """Nothing of the portion is written."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, n TINYINT)", "INSERT INTO t VALUES (1, 1)")
+    copies.target.commit(source.portion())
+    source.execute("ALTER TABLE t MODIFY n BIGINT", "INSERT INTO t VALUES (2, 5000000000)")
+    with pytest.raises(SinkRefused, match=rf"{source.database}\.t.*\bn\b"):
+        copies.open(evolve="ignore").commit(source.portion())
+    assert [row["id"] for row in copies.rows()] == [1]
+
+
+def test_a_lock_of_another_session_passes(source: Sourced, copies: SqlCopies) -> None:
+    """The error can be tried again, and the same portion is written then."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    copies.target.commit(source.portion())
+    source.execute("INSERT INTO t VALUES (2)")
+    portion = source.portion()
+    state = f"{copies.state}.progress"
+    set_timeout(copies, 1)
+    connection: Any = copies.server.connect(autocommit=False)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {state} FOR UPDATE")
+        target = copies.open()
+        with pytest.raises(TargetUnavailable, match=r"(?i)lock"):
+            target.commit(portion)
+    finally:
+        connection.close()
+        set_timeout(copies, 50)
+    target.commit(portion)
+    equal(source, copies)
+
+
+def set_timeout(copies: SqlCopies, seconds: int) -> None:
+    """Set how long the server's sessions wait for a lock; PostgreSQL's own time-out is set for the account."""
+    if copies.is_postgresql:
+        from canal_ha.pipeline.targets import postgresql
+
+        postgresql._SESSION = postgresql._SESSION.replace("lock_timeout = '60s'", f"lock_timeout = '{seconds}s'")
+    else:
+        copies.server.execute(f"SET GLOBAL innodb_lock_wait_timeout = {seconds}")
+
+
+def test_a_history_equals_that_of_single_changes(copies: SqlCopies) -> None:
+    """Every version of each row, with statements, snapshots and several changes of a key in a portion."""
+    random, history = Random(1), History(copies.database)
+    history.grow(random, 80)
+    writer = Writer(copies.open("scd2"))
+    while (done := writer.progress.last.offset) < len(history.entries):
+        until = min(done + random.randint(1, 25), len(history.entries))
+        writer.commit(*history.entries[done:until], offset=until)
+    assert shown(copies.rows("t")) == history.shown()
+    assert copies.keys("t") == {"id", "valid_from", "valid_position"}
+
+
+def test_a_history_follows_a_table_that_changes(source: Sourced, copies: SqlCopies) -> None:
+    """New and wider columns, another key, TRUNCATE, and a table that is dropped and created; old versions stay."""
+    target = copies.open("scd2")
+
+    def current(columns: str) -> list[dict[str, Any]]:
+        return copies.query(f"SELECT {columns} FROM {copies.table('t')} WHERE is_current ORDER BY id, region")
+
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, region CHAR(2) NOT NULL, n SMALLINT)")
+    source.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    target.commit(source.portion())
+    source.execute("ALTER TABLE t ADD note VARCHAR(9) NOT NULL DEFAULT 'x', MODIFY n BIGINT")
+    source.execute("UPDATE t SET n = 5000000000 WHERE id = 1")
+    source.execute("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, region)")
+    source.execute("INSERT INTO t VALUES (1, 'b', 7, 'y')")
+    source.execute("UPDATE t SET region = 'c' WHERE id = 2")
+    target.commit(source.portion())
+    assert current("id, region, n, note") == source.query("SELECT * FROM t ORDER BY id, region")
+    assert copies.keys("t") == {"id", "region", "valid_from", "valid_position"}
+    source.execute("TRUNCATE TABLE t")
+    source.execute("INSERT INTO t VALUES (1, 'a', 9, 'z')")
+    source.execute("ALTER TABLE t RENAME COLUMN note TO remark")
+    source.execute("UPDATE t SET remark = 'w'")
+    target.commit(source.portion())
+    assert current("id, region, n, remark") == source.query("SELECT * FROM t")
+    found = copies.rows("t", order="id, valid_position")
+    assert [(row["region"].strip(), row["n"], row["remark"]) for row in found if row["id"] == 1] == [
+        ("a", 1, "x"),
+        ("a", 5000000000, "x"),
+        ("b", 7, "y"),
+        ("a", 9, "z"),
+        ("a", 9, "w"),
+    ]
+    assert [bool(row["is_current"]) for row in found if row["id"] == 1] == [False] * 4 + [True]
