@@ -1,4 +1,4 @@
-"""Spark as a consumer of canal: a streaming source, and pipelines into Parquet, Delta, MySQL and the terminal.
+"""Spark as a consumer of canal: a streaming source, and pipelines into the targets of canal_ha.pipeline and into sinks.
 
 In: entries through the client room. Out: DataFrames of changes, and tables that follow their source. The driver's
     tailer owns the spool (segments of raw entries, durable before they are acknowledged); Spark owns the offsets, which

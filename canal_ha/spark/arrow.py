@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ from canal_ha.decode.kernel.changes import MapRows
 from canal_ha.decode.kernel.layouts import ColumnLayout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
+from canal_ha.pipeline.options import Evolution, Shape
 from canal_ha.spark import debezium
 from canal_ha.spark.entries import DDL, EntryRows, changes_of
 from canal_ha.spark.moments import in_utc
-from canal_ha.spark.options import Evolution, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,13 @@ def entries_to_arrow(
     name: name of the segment, for messages.
     reading: how to read it.
     statement: latest DDL statement of `reading.table`, for messages.
-    Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type.
+    Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type, and for typed
+    rows without all columns.
     """
     try:
         if reading.shape is Shape.TABLE:
             wanted = _Table(reading, statement)
-            for _, _, rows in read_tables(frames, wanted, reading.time_zone, seq):
+            for _, _, rows in read_tables(frames, wanted, reading.time_zone, seq, whole=True):
                 yield rows
             return
         if reading.shape is Shape.ENVELOPE:
@@ -80,7 +81,7 @@ def _batch(columns: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _positions(change: EntryRows, seq: int) -> list[dict[str, Any]]:
+def _positions(change: EntryRows, seq: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     header = change.header
     shared = {
         "seq": seq,
@@ -91,7 +92,7 @@ def _positions(change: EntryRows, seq: int) -> list[dict[str, Any]]:
         "sub": change.sub,
         "gtid": header.gtid,
     }
-    return [{**shared, "row": row} for row in range(change.count)]
+    return [{**shared, "row": row} for row in rows]
 
 
 def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None:
@@ -108,19 +109,17 @@ def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, 
     layout.extend([None if change.op == DDL else change.layout.to_json()] * count)
     before.extend(change.before or [None] * count)
     after.extend(change.after or [None] * count)
-    position.extend(_positions(change, seq))
+    position.extend(_positions(change, seq, range(count)))
     ddl.extend([change.ddl] * count)
 
 
 def _add_debezium(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
-    count = change.count
-    header = change.header
-    for column, value in zip(columns, (destination, header.schemaName, header.tableName), strict=False):
-        column.extend([value] * count)
-    keys, values = debezium.texts(change, destination)
-    columns[3].extend(keys)
-    columns[4].extend(values)
-    columns[5].extend(_positions(change, seq))
+    made = debezium.messages(change, destination)
+    for column, value in zip(columns, (destination, change.header.schemaName, change.header.tableName), strict=False):
+        column.extend([value] * len(made))
+    columns[3].extend(each.key for each in made)
+    columns[4].extend(each.value for each in made)
+    columns[5].extend(_positions(change, seq, (each.row for each in made)))
 
 
 _ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
@@ -173,7 +172,7 @@ class _Table:
     def table(self, schema: str, table: str) -> bool:
         return f"{schema}.{table}" == self._reading.table
 
-    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
+    def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
         reading = self._reading
         if reading.evolution is Evolution.FAIL:
             for column in columns:

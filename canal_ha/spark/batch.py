@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from canal_ha.pipeline.options import SourceOptions
+from canal_ha.spark.compatible import arrow_schema
 from canal_ha.spark.error_text import plain_errors
-from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.private_reads import PlannedRead, frames, plan
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CanalBatchReader(DataSourceReader):
     @plain_errors
     def partitions(self) -> list[CanalBatchPartition]:
         """Fix what is read: the end of the binlog is that of this moment."""
-        from canal_ha.spark.destinations import resolve  # imports that executors do not need
+        from canal_ha.pipeline.destinations import resolve  # imports that executors do not need
 
         return [CanalBatchPartition(plan(self._options, name)) for name in resolve(self._options)]
 
@@ -48,7 +48,7 @@ class CanalBatchReader(DataSourceReader):
 
         assert isinstance(partition, CanalBatchPartition)
         options, planned = self._options, partition.planned
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         reading = SegmentReading(options.shape, schema, options.table, options.evolution, options.time_zone)
         for seq, block in enumerate(frames(options, planned)):
             yield from entries_to_arrow(block, planned.destination, seq, f"block {seq}", reading, "")

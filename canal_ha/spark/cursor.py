@@ -27,8 +27,20 @@ class CursorVerdict(Enum):
 
 def mark(manifest: Manifest) -> str:
     """Return the mark of an acknowledgement of durable entries."""
-    seq = manifest.next_seq - 1
+    return mark_of(manifest, manifest.next_seq - 1)
+
+
+def mark_of(manifest: Manifest, seq: int) -> str:
+    """Return the mark of everything up to a segment; -1 for nothing."""
     return f"spool {manifest.spool} writer {manifest.lineage.writer_of(seq) or 'none'} segment {seq}"
+
+
+def claim_of(mark: str, manifest: Manifest) -> ReportedProgress | None:
+    """Return what a mark claims to have of a spool; None if it is not a mark of this spool."""
+    found = _MARK.fullmatch(mark)
+    if found is None or found[1] != manifest.spool:
+        return None
+    return ReportedProgress(int(found[3]), None if found[2] == "none" else Epoch.parse(found[2]))
 
 
 def judge(cursor: LogPosition | None, manifest: Manifest) -> CursorVerdict:
@@ -40,10 +52,9 @@ def judge(cursor: LogPosition | None, manifest: Manifest) -> CursorVerdict:
     if cursor is None:
         return CursorVerdict.UNKNOWN
     if cursor.mark:
-        found = _MARK.fullmatch(cursor.mark)
-        if found is None or found[1] != manifest.spool:
+        claim = claim_of(cursor.mark, manifest)
+        if claim is None:
             return CursorVerdict.FOREIGN
-        claim = ReportedProgress(int(found[3]), None if found[2] == "none" else Epoch.parse(found[2]))
         return CursorVerdict.FOLLOWS if manifest.lineage.covered(claim, manifest.next_seq)[1] else CursorVerdict.LOST
     if manifest.last is None:
         return CursorVerdict.FOLLOWS

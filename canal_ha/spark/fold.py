@@ -3,7 +3,9 @@
 Only the last change of each key counts, and the row that it leaves is inserted or replaced: the copy may already have a
 row of a snapshot (`read`). A change of the key is a deletion of the old key and a row of the new one.
 TRUNCATE, DROP, RENAME and CREATE first empty a table: the rows that a copy has under that name belong to another table.
-Rows of one batch may have different columns; a column that a row's table did not have yet is NULL.
+Rows of one batch may have different columns; a column that a row's table did not have yet is NULL. If a statement gives
+the key other columns, the copy loses every row that was changed before under its former key, and gets those that exist
+again under the new one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from canal_ha.decode.ddl.statements import (
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
-from canal_ha.spark.added import Added, added_columns
+from canal_ha.pipeline.added import Added, added_columns
 from canal_ha.spark.entries import DDL, DELETE, NEW_ROWS, RowLayout
 from canal_ha.spark.mysql_types import ColumnType, column_type
 
@@ -62,6 +64,17 @@ class ChangeRow(NamedTuple):
     seq: int = 0
 
 
+class FormerKeys(NamedTuple):
+    """Keys of changed rows, from before the key got other columns.
+
+    columns: name -> type of the key's columns at that time.
+    keys: their values.
+    """
+
+    columns: dict[str, ColumnType]
+    keys: list[Key]
+
+
 @dataclass(slots=True)
 class TableChanges:
     """The folded changes of one table.
@@ -72,6 +85,7 @@ class TableChanges:
     rows: by key; None for a deleted row.
     columns: name -> type of the newest rows, in table order.
     keys: names of the key's columns.
+    former: rows to delete before anything else, by keys that the table had before.
     added: columns that statements added, with their values in rows that are not among `rows`.
     retyped: columns that statements declared again.
     dropped: columns that statements removed, in lower case.
@@ -84,6 +98,7 @@ class TableChanges:
     rows: dict[Key, Row | None] = field(default_factory=dict)
     columns: dict[str, ColumnType] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    former: list[FormerKeys] = field(default_factory=list)
     added: dict[str, Added] = field(default_factory=dict)
     retyped: dict[str, ColumnType] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
@@ -92,6 +107,13 @@ class TableChanges:
     def name(self) -> str:
         """schema.table."""
         return f"{self.schema}.{self.table}"
+
+    def has_columns(self, columns: dict[str, ColumnType], keys: tuple[str, ...]) -> None:
+        """Note the columns and the key of the next row."""
+        if self.rows and keys != self.keys:
+            self.former.append(FormerKeys({name: self.columns[name] for name in self.keys}, list(self.rows)))
+            self.rows = {tuple(row.get(name) for name in keys): row for row in self.kept}
+        self.columns, self.keys = columns, keys
 
     def alter(self, sql: str, statement: AlterTable) -> None:
         """Apply a statement about this table; earlier rows of the batch get the values that MySQL gave them."""
@@ -111,6 +133,7 @@ class TableChanges:
         """Drop all earlier changes and mark the table as emptied."""
         self.emptied, self.arrived = True, False
         self.rows.clear()
+        self.former.clear()
         self.added.clear()
         self.retyped.clear()
         self.dropped.clear()
@@ -166,8 +189,7 @@ def fold(changes: Iterable[ChangeRow], keys: Mapping[str, Sequence[str]]) -> dic
         assert change.layout is not None
         layout = layout_of(change.layout)
         _check(layout, change, name)
-        table.columns = _columns(change.layout)
-        table.keys = tuple(keys.get(name) or (layout.names[at] for at in layout.keys))
+        table.has_columns(_columns(change.layout), tuple(keys.get(name) or (layout.names[at] for at in layout.keys)))
         places = _places(layout, table.keys, name)
         old = None if change.op in NEW_ROWS else tuple(change.before[at] for at in places)  # type: ignore[index]
         if change.op == DELETE:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from canal_ha.client.discovery import split_address
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.errors import CanalError
+from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.destinations import resolve
+from canal_ha.pipeline.inspection import PartReport, destinations, reachable
+from canal_ha.pipeline.options import SourceOptions
+from canal_ha.pipeline.targets import open_target
 from canal_ha.spark import offsets as o
 from canal_ha.spark import refusals
 from canal_ha.spark.cursor import CursorVerdict, judge
-from canal_ha.spark.destinations import resolve
 from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.pipeline_file import Pipeline
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
+from canal_ha.spark.waits import told
 from canal_ha.zookeeper.reading import BlockingZnodes
 
-CONNECT_TIMEOUT_S = 5.0
 _PROBE = "canal-ha-check"
-
-
-@dataclass(frozen=True, slots=True)
-class PartReport:
-    """The state of one part of a pipeline. problem: "" if it works."""
-
-    part: str
-    says: str
-    problem: str = ""
 
 
 def check(pipeline: Pipeline) -> Iterator[PartReport]:
@@ -40,21 +32,18 @@ def check(pipeline: Pipeline) -> Iterator[PartReport]:
     from canal_ha.spark.pipeline import sinks_of
 
     options = pipeline.options
-    try:
-        names = resolve(options)
-        yield PartReport("destinations", ", ".join(names))
-    except CanalError as error:
-        names = ()
-        yield PartReport("destinations", ", ".join(options.destinations), str(error))
-    reachable = _reachable(pipeline)
-    yield reachable
-    if options.zk_servers and not reachable.problem:
+    names, found = destinations(options)
+    yield found
+    reached = reachable(options)
+    yield reached
+    if options.zk_servers and not reached.problem:
         yield from _client_ids(options, names)
     try:
         storage = open_storage(options.spool_dir)
-        storage.write(_PROBE, b"")
-        storage.delete([_PROBE])
-        yield PartReport("spool", options.spool_dir)
+        if not storage.problem:
+            storage.write(_PROBE, b"")
+            storage.delete([_PROBE])
+        yield PartReport("spool", options.spool_dir, storage.problem)
     except CanalError as error:
         yield PartReport("spool", options.spool_dir, str(error))
     try:
@@ -62,12 +51,25 @@ def check(pipeline: Pipeline) -> Iterator[PartReport]:
             yield PartReport("checkpoint", f"{state.destination}: {state.says}", state.problem)
     except CanalError as error:
         yield PartReport("checkpoint", pipeline.checkpoint, str(error))
+    if pipeline.described is not None:
+        yield _target(pipeline.described)
     for kind, given in pipeline.sinks:
         try:
             [sink] = sinks_of(pipeline.with_sink(kind, given))
             yield PartReport("sink", sink.check())
         except CanalError as error:
             yield PartReport("sink", kind, str(error))
+
+
+def _target(described: Description) -> PartReport:
+    try:
+        target = open_target(described)
+        try:
+            return PartReport("target", target.check())
+        finally:
+            target.close()
+    except CanalError as error:
+        return PartReport("target", described.target.kind, str(error))
 
 
 def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[PartReport]:
@@ -91,21 +93,6 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Part
             yield PartReport("client id", what)
 
 
-def _reachable(pipeline: Pipeline) -> PartReport:
-    """Check whether any of the configured addresses accepts connections."""
-    options = pipeline.options
-    given = options.zk_servers.partition("/")[0].split(",") if options.zk_servers else list(options.servers)
-    part = "ZooKeeper" if options.zk_servers else "servers"
-    problems = []
-    for address in given:
-        try:
-            socket.create_connection(split_address(address), CONNECT_TIMEOUT_S).close()
-            return PartReport(part, address)
-        except (OSError, ValueError) as error:
-            problems.append(f"{address}: {error}")
-    return PartReport(part, ",".join(given), "no address answers: " + "; ".join(problems))
-
-
 @dataclass(frozen=True, slots=True)
 class DestinationState:
     """The progress of one destination of a pipeline.
@@ -115,6 +102,7 @@ class DestinationState:
     manifest: of the spool; None without a spool.
     committed: end of the last commit; None before the first.
     problem: why a restart would fail; "" if it would not.
+    waits: what a driver without a connection waits for; "" for nothing.
     """
 
     destination: str
@@ -122,6 +110,7 @@ class DestinationState:
     manifest: Manifest | None
     committed: o.Offset | None
     problem: str = ""
+    waits: str = ""
 
     @property
     def waiting(self) -> int:
@@ -141,9 +130,10 @@ class DestinationState:
     @property
     def says(self) -> str:
         """A short description."""
+        waits = f"; a driver waits: {self.waits}" if self.waits else ""
         if self.committed is None:
-            return "nothing committed yet"
-        return f"batch {self.batch} ended at {self.committed.last}, {self.waiting} segments wait"
+            return f"nothing committed yet{waits}"
+        return f"batch {self.batch} ended at {self.committed.last}, {self.waiting} segments wait{waits}"
 
 
 def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[DestinationState]:
@@ -152,7 +142,8 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Des
     batch, committed = last_commit(pipeline.checkpoint)
     states = []
     for name in sorted({*(resolve(options) if names is None else names), *committed}):
-        manifest = newest_manifest(open_storage(options.spool_dir, name, str(options.client_id)))
+        storage = open_storage(options.spool_dir, name, str(options.client_id))
+        manifest = newest_manifest(storage)
         offset = committed.get(name)
         problem = ""
         if manifest is None and offset is not None:
@@ -163,7 +154,8 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Des
             except CanalError as error:
                 problem = str(error)
             problem = manifest.problem or problem
-        states.append(DestinationState(name, batch, manifest, offset, problem))
+        waits = told(storage, time.time_ns() // 1_000_000)
+        states.append(DestinationState(name, batch, manifest, offset, problem, waits))
     return states
 
 

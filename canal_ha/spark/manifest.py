@@ -9,7 +9,7 @@ thousands of them:
      "reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
      "since":0,"forgotten":0,"problem":"","server":"8f0e..."}
 
-Older versions ignore writers and server, and write manifests without them.
+Older versions ignore writers and server, and write manifests without them. Only they read newest_ms.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ class Manifest:
     segments: by seq, without gaps.
     next_seq: number of the next segment.
     reads: last segments of the finished micro-batches, ascending.
-    newest_ms: newest time of any entry of the current source, ms since 1970.
     ddl: latest statement by table.
     lineage: writers of the segments.
     problem: why the last writer refused to continue; "" if it did not.
@@ -71,7 +70,6 @@ class Manifest:
     segments: tuple[SegmentInfo, ...] = ()
     next_seq: int = 0
     reads: tuple[int, ...] = ()
-    newest_ms: int = 0
     ddl: dict[str, str] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=Lineage)
     problem: str = ""
@@ -107,13 +105,10 @@ class Manifest:
         """Whether a complete transaction waits to be read."""
         return any(segment.closed for segment in self.between(self.done, self.next_seq))
 
-    def with_segment(
-        self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str], epoch: Epoch, *, follows: bool
-    ) -> Manifest:
+    def with_segment(self, segment: SegmentInfo, ddl: dict[str, str], epoch: Epoch, *, follows: bool) -> Manifest:
         """Return the manifest with one more segment.
 
         segment: the next segment.
-        newest_ms: newest time of any entry so far, ms since 1970.
         ddl: this segment's statements by table.
         epoch: the writer.
         follows: nothing is missing before this writer's first segment.
@@ -125,7 +120,6 @@ class Manifest:
             self,
             segments=(*self.segments, segment),
             next_seq=segment.seq + 1,
-            newest_ms=newest_ms,
             ddl=known,
             lineage=self.lineage.with_segment(segment.seq, epoch, follows=follows),
             server=segment.last.server,
@@ -167,7 +161,7 @@ class Manifest:
             "next": self.next_seq,
             "segments": [_to_list(segment) for segment in self.segments],
             "reads": self.reads,
-            "newest_ms": self.newest_ms,
+            "newest_ms": self.segments[-1].last.timestamp_ms if self.segments else 0,
             "ddl": self.ddl,
             "writers": [[str(each.epoch), each.first, int(each.follows)] for each in self.lineage.writers],
             "since": self.lineage.since,
@@ -190,7 +184,6 @@ class Manifest:
                 segments=segments,
                 next_seq=int(body["next"]),
                 reads=tuple(body["reads"]),
-                newest_ms=int(body["newest_ms"]),
                 ddl=dict(body["ddl"]),
                 lineage=_lineage(body, segments),
                 problem=str(body.get("problem", "")),

@@ -193,14 +193,16 @@ def admit(
     return ends
 
 
-def transactions(segments: tuple[SegmentInfo, ...]) -> list[tuple[SegmentInfo, ...]]:
-    """Group segments by transaction; omit an unfinished one at the end."""
+def transactions(segments: tuple[SegmentInfo, ...], *, unfinished: bool = False) -> list[tuple[SegmentInfo, ...]]:
+    """Group segments by transaction. unfinished: also return one at the end that is unfinished."""
     groups: list[tuple[SegmentInfo, ...]] = []
     begun = 0
     for index, segment in enumerate(segments):
         if segment.closed:
             groups.append(segments[begun : index + 1])
             begun = index + 1
+    if unfinished and begun < len(segments):
+        groups.append(segments[begun:])
     return groups
 
 

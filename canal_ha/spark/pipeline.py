@@ -7,14 +7,17 @@ pipeline.run(spark, pipeline_file.load("conf/pipeline/shop.toml"))
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from functools import reduce
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,14 +31,24 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import OptionInvalid, PipelineFailed, SpoolUnusable
-from canal_ha.spark.manifest import Manifest
+from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.options import SourceOptions
+from canal_ha.pipeline.targets import open_target
+from canal_ha.pipeline.targets.target import wants_exact
+from canal_ha.spark import commits
+from canal_ha.spark import offsets as o
+from canal_ha.spark.commits import SegmentRange, Terms
+from canal_ha.spark.compatible import HAS_LIMITS
+from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, SECRET_NAMES, Pipeline
 from canal_ha.spark.progress import Display, Summary
 from canal_ha.spark.read_again import read_again
-from canal_ha.spark.sinks.batch import MicroBatch, TableTarget
+from canal_ha.spark.sinks.batch import SEGMENT, MicroBatch, TableTarget
 from canal_ha.spark.source import CanalSource
 from canal_ha.spark.spool import newest_manifest
+from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import open_storage
+from canal_ha.spark.waits import told
 
 POLL_S = 1
 COPIES = ("delta", "mysql")  # sinks whose tables follow those of the source
@@ -102,7 +115,12 @@ def _password(pipeline: Pipeline, given: object) -> str:
 
 
 def start(
-    spark: SparkSession, pipeline: Pipeline, *, once: bool = False, source: type[CanalSource] = CanalSource
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    once: bool = False,
+    source: type[CanalSource] = CanalSource,
+    wrote: Callable[[int, int], None] = lambda batch_id, rows: None,
 ) -> StreamingQuery:
     """Start the query.
 
@@ -110,12 +128,10 @@ def start(
     pipeline: what to run.
     once: stop when every change written before the start is read.
     source: the data source; tests pass one that observes steps.
+    wrote: called with the number of a micro-batch and of its rows, if tasks have written them.
     """
     spark.dataSource.register(source)
-    steps = source.steps
-    sinks = sinks_of(pipeline)
     options = pipeline.options
-    has_copies = any(kind in COPIES for kind, _ in pipeline.sinks)
     reader = spark.readStream.format("canal")
     for name, value in pipeline.source.items():
         reader = reader.option(name, value)
@@ -126,16 +142,45 @@ def start(
             raise SpoolUnusable(f"the spool of {destination} is missing in {options.spool_dir}")
         return manifest
 
+    if pipeline.described is None:
+        write = _to_sinks(spark, pipeline, spooled, source.steps)
+    else:
+        reader = reader.option("exact", _checked_target(spark, pipeline.described))
+        write = _to_target(spark, pipeline, pipeline.described, spooled, source.steps, wrote)
+    ends = once or pipeline.trigger == AVAILABLE_NOW
+    if ends and not HAS_LIMITS:
+        raise OptionInvalid(
+            f"{pipeline.file}: Spark {spark.version} cannot end a query by itself (--once, trigger ="
+            f" {AVAILABLE_NOW!r}): use Spark 4.2 or later, or an interval as the trigger"
+        )
+    make_private(spark, pipeline.checkpoint)
+    writer = reader.load().writeStream.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
+    if ends:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.trigger:
+        writer = writer.trigger(processingTime=pipeline.trigger)
+    return writer.foreachBatch(write).start()
+
+
+def _to_sinks(
+    spark: SparkSession, pipeline: Pipeline, spooled: Callable[[str], Manifest], steps: Steps
+) -> Callable[[DataFrame, int], None]:
+    """Return what writes a micro-batch of a TOML file: the driver folds it, and its sinks write it."""
+    sinks = sinks_of(pipeline)
+    options = pipeline.options
+    has_copies = any(kind in COPIES for kind, _ in pipeline.sinks)
+
     def write(frame: DataFrame, batch_id: int) -> None:
         run = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert run is not None  # Spark sets it for every micro-batch
         batch = MicroBatch(
-            frame.where(chosen(pipeline)).persist(),
+            frame.where(chosen(pipeline)).withColumn(SEGMENT, f.col("position.seq")).persist(),
             batch_id,
             run,
             pipeline.keys,
             pipeline.takes,
             spooled,
+            planned(spark, pipeline, batch_id, spooled),
             fail_on_data_loss=options.fail_on_data_loss,
         )
         try:
@@ -149,13 +194,91 @@ def start(
             batch.frame.unpersist()
         steps("commit")
 
-    make_private(spark, pipeline.checkpoint)
-    writer = reader.load().writeStream.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
-    if once or pipeline.trigger == AVAILABLE_NOW:
-        writer = writer.trigger(availableNow=True)
-    elif pipeline.trigger:
-        writer = writer.trigger(processingTime=pipeline.trigger)
-    return writer.foreachBatch(write).start()
+    return write
+
+
+def _to_target(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    described: Description,
+    spooled: Callable[[str], Manifest],
+    steps: Steps,
+    wrote: Callable[[int, int], None],
+) -> Callable[[DataFrame, int], None]:
+    """Return what writes a micro-batch of a YAML file: tasks read the spool, so Spark's rows stay unread."""
+    options = pipeline.options
+    terms = Terms(
+        replace(described, source={}, spark={}, hidden=frozenset()),
+        options.time_zone,
+        options.fail_on_data_loss,
+        bool(options.snapshot),
+    )
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        ranges = [
+            SegmentRange(
+                name,
+                open_storage(options.spool_dir, name, str(options.client_id)).uri,
+                segments[0].seq - 1,
+                segments[-1].seq,
+            )
+            for name, segments in planned(spark, pipeline, batch_id, spooled).items()
+            if segments
+        ]
+        if not ranges:
+            return
+        done = spark.sparkContext.parallelize(ranges, len(ranges)).map(partial(commits.write, terms)).collect()
+        for each in done:
+            if each.problem is not None:
+                raise each.problem
+        steps("sink")
+        for each in done:
+            if each.read_again:
+                read_again(options, each.destination, each.read_again)
+        wrote(batch_id, sum(each.rows for each in done))
+        steps("commit")
+
+    return write
+
+
+def _checked_target(spark: SparkSession, described: Description) -> str:
+    """Open the target of a YAML file, and return the source's option `exact`. Raises OptionInvalid."""
+    if spark.sparkContext.getConf().get("spark.speculation") == "true":
+        raise OptionInvalid(
+            f"{described.file}: spark.speculation = true: two tasks would write a destination at once; set it to false"
+        )
+    target = open_target(described)
+    target.close()
+    return str(wants_exact(target)).lower()
+
+
+def planned(
+    spark: SparkSession, pipeline: Pipeline, batch_id: int, manifest: Callable[[str], Manifest]
+) -> dict[str, tuple[SegmentInfo, ...]]:
+    """Return the segments of a micro-batch by destination, as Spark's checkpoint bounds it.
+
+    spark: the session.
+    pipeline: what runs.
+    batch_id: number of the micro-batch.
+    manifest: returns the current manifest of a destination's spool.
+    """
+    end = _bound(spark, pipeline.checkpoint, batch_id)
+    start = _bound(spark, pipeline.checkpoint, batch_id - 1) if batch_id else {}
+    manifests = {name: manifest(name) for name in end}
+    return o.plan(start, end, manifests, fail_on_data_loss=pipeline.options.fail_on_data_loss)
+
+
+def _bound(spark: SparkSession, checkpoint: str, batch_id: int) -> o.Offsets:
+    """Read the end of a planned micro-batch with Hadoop's file system, with which Spark has written it."""
+    context: Any = spark.sparkContext
+    java = context._jvm  # PySpark has no public interface to file systems
+    place = java.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets/{batch_id}")
+    stream = place.getFileSystem(context._jsc.hadoopConfiguration()).open(place)
+    try:
+        text = java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    return o.from_json(json.loads(text.splitlines()[2]))  # lines: version, metadata, one per source
 
 
 def make_private(spark: SparkSession, checkpoint: str) -> None:
@@ -201,11 +324,12 @@ def run(
     Raises PipelineFailed.
     """
     shown = display or Display(pipeline.name)
-    query = start(spark, pipeline, once=once, source=source)
+    query = start(spark, pipeline, once=once, source=source, wrote=shown.wrote)
     with shown, _stopping(query):
         try:
             while not query.awaitTermination(POLL_S):
                 shown.update(query)
+                shown.waits(waiting(pipeline.options))
             shown.update(query)
         except StreamingQueryException as error:
             raise PipelineFailed(f"{pipeline.name}: {reason(error)}") from error
@@ -213,6 +337,14 @@ def run(
             with contextlib.suppress(Exception):  # the JVM may have ended
                 query.stop()
     return shown.summary
+
+
+def waiting(options: SourceOptions) -> dict[str, str]:
+    """Return what the drivers of destinations without a connection wait for; of those that are named, not of globs."""
+    names = [] if options.globs else options.destinations
+    storages = {name: open_storage(options.spool_dir, name, str(options.client_id)) for name in names}
+    now_ms = time.time_ns() // 1_000_000
+    return {name: why for name, storage in storages.items() if (why := told(storage, now_ms))}
 
 
 def reason(error: Exception) -> str:

@@ -1,4 +1,6 @@
-"""Reads a pipeline's TOML file (conf/pipeline/). Each error names file and key. Pure but for files and the environment.
+"""Reads a pipeline's TOML file for Spark. Each error names file and key. Pure but for files and the environment.
+
+A YAML file (docs/pipelines.md) becomes a Pipeline without sinks: it has the description of its target (commits.py).
 
 name = "shop"                                  checkpoint = "/var/lib/canal-ha/checkpoints/shop"
 tables = ["shop.*"]                            trigger = "5 seconds"       # or "available-now"; default: no pause
@@ -17,16 +19,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canal_ha.config.keys import SSL_MODES
 from canal_ha.config.outside import filled, has_placeholder, with_absolute_paths
 from canal_ha.errors import OptionInvalid
-from canal_ha.spark.options import SourceOptions, parse
-from canal_ha.spark.sinks.databases import SCHEMA, named_databases, refusal
+from canal_ha.pipeline.databases import SCHEMA, named_databases, refusal
+from canal_ha.pipeline.named_files import with_absolute_files
+from canal_ha.pipeline.options import SourceOptions, parse
+
+if TYPE_CHECKING:
+    from canal_ha.pipeline.description import Description
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
 DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
+COMMITTED_MAX_ROWS = 1_000_000  # rows of a micro-batch of a YAML file, of which the driver's memory has none
 SECRET_NAMES = "(?i)secret|password|passwd|token|access[.]?key"  # Spark's default of spark.redaction.regex
 AVAILABLE_NOW = "available-now"
 _NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
@@ -48,9 +55,10 @@ class Pipeline:
     """A pipeline as described by its file.
 
     source: options as texts; a password is a placeholder if it is one in the file.
-    sinks: type and other keys, with placeholders replaced.
+    sinks: of a TOML file: type and other keys, with placeholders replaced.
     spark: settings.
     secrets: settings with a secret's name or with placeholders, which are replaced; they must not show in `ps`.
+    described: a YAML file; None for a TOML file.
     """
 
     file: str
@@ -65,6 +73,7 @@ class Pipeline:
     master: str
     spark: Mapping[str, str] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
+    described: Description | None = field(default=None, repr=False)
 
     def with_sink(self, kind: str, given: Mapping[str, Any]) -> Pipeline:
         """Return this pipeline with one sink only."""
@@ -76,7 +85,11 @@ class Pipeline:
 
 
 def load(path: str | Path) -> Pipeline:
-    """Read a file. Raises OptionInvalid."""
+    """Read a file, TOML or YAML (docs/pipelines.md). Raises OptionInvalid."""
+    if Path(path).suffix in (".yaml", ".yml"):
+        from canal_ha.pipeline import description
+
+        return of_description(description.load(path, "spark"))
     try:
         body = tomllib.loads(Path(path).read_text())
     except OSError as error:
@@ -86,17 +99,49 @@ def load(path: str | Path) -> Pipeline:
     return pipeline(body, str(path))
 
 
-def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
-    """Build a pipeline from the parsed content of a file. file: its name, for messages. Raises OptionInvalid."""
+def of_description(described: Description) -> Pipeline:
+    """Build a pipeline from a YAML file. Raises OptionInvalid."""
+    from canal_ha.pipeline.access import filter_of  # imports that other commands do not need
+    from canal_ha.spark.storage import local_path
+
+    spark = dict(described.spark)
+    state = described.state.rstrip("/")
+    if described.target.kind == "http" and local_path(state) is None:
+        raise OptionInvalid(
+            f"{described.file}: state = {state}: a target of type http keeps its progress there, and needs a directory"
+        )
+    source = {"spoolDir": f"{state}/spool", **described.source}
+    body = {
+        "name": described.name,
+        "checkpoint": spark.pop("checkpoint", f"{state}/checkpoint"),
+        "trigger": spark.pop("trigger", ""),
+        "tables": list(described.tables),
+        "keys": {table: list(columns) for table, columns in described.keys.items()},
+        "source": source,
+        "spark": {**spark.pop("settings", {}), **spark},
+    }
+    made = pipeline(body, described.file, described)
+    filter = filter_of(described, made.options)
+    return replace(made, source={**made.source, "filter": filter}, options=replace(made.options, filter=filter))
+
+
+def pipeline(body: Mapping[str, Any], file: str, described: Description | None = None) -> Pipeline:
+    """Build a pipeline from the parsed content of a file.
+
+    body: the content.
+    file: its name, for messages.
+    described: the YAML file that has the target; None: the sinks are in `body`.
+    Raises OptionInvalid.
+    """
     read = _TomlReader(body, file)
     read.only("name", "checkpoint", "tables", "trigger", "source", "sink", "spark", "keys")
-    source = {key: _text(value) for key, value in read.table("source").items()}
+    source = {key: _text(value) for key, value in with_absolute_files(read.table("source"), file).items()}
     lower = {key.lower() for key in source}
     for name in _NOT_FOR_PIPELINES:
         if name.lower() in lower:
             raise OptionInvalid(f"{file}: [source] {name}: a pipeline sets this option itself; remove it")
     if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
-        source["maxRowsPerTrigger"] = str(DEFAULT_MAX_ROWS)
+        source["maxRowsPerTrigger"] = str(COMMITTED_MAX_ROWS if described else DEFAULT_MAX_ROWS)
     source["format"] = "changes"
     for name in source:
         if name.lower() == "password":  # Spark shows options: the source replaces the placeholder
@@ -117,11 +162,12 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
         trigger=_trigger(read.text("trigger", ""), file),
         source=source,
         options=options,
-        sinks=_sinks(body.get("sink"), tables, file),
+        sinks=_sinks(body.get("sink"), tables, file) if described is None else (),
         keys={table: read.names(f"keys.{table}", names) for table, names in read.table("keys").items()},
         master=given.pop("master", "local[2]"),
         spark=given,
         secrets=secrets,
+        described=described,
     )
 
 
@@ -153,7 +199,7 @@ def _sinks(given: Any, tables: tuple[str, ...], file: str) -> tuple[tuple[str, M
             _check(f"{file}: sink {number} ({kind}): {key} = {shown}", key, described[key])
         if kind == "mysql":
             described = _with_databases(described, tables, f"{file}: sink {number} (mysql)")
-        sinks.append((kind, described))
+        sinks.append((kind, with_absolute_files(described, file)))
     return tuple(sinks)
 
 

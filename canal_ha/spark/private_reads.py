@@ -14,12 +14,13 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
+from canal_ha.pipeline.access import private_connector
+from canal_ha.pipeline.intake import Intake
+from canal_ha.pipeline.options import SourceOptions
+from canal_ha.pipeline.redelivery import UpTo
 from canal_ha.spark.existing import ExistingRows
-from canal_ha.spark.intake import Intake
-from canal_ha.spark.options import SourceOptions
 from canal_ha.wire.client_session import END_OF_RANGE
 
-NODE_WAIT_S = 120.0  # longest wait for a node that runs the destination
 FETCH_WAIT_MS = 1000
 LATEST = "latest"
 
@@ -93,7 +94,7 @@ def _blocks(connector: ClusterConnector, options: SourceOptions, read: PlannedRe
 
     Raises ConnectionLost where a snapshot begins again, and PositionLost where a range cannot go on.
     """
-    intake = Intake(None, 0, options.segment_bytes)
+    intake = Intake(options.segment_bytes)
     connection = connector.connection
     reading = True
     while reading:
@@ -110,7 +111,7 @@ def _blocks(connector: ClusterConnector, options: SourceOptions, read: PlannedRe
                     raise ConnectionLost(f"canal: the snapshot of {connector.destination} has lost its connection")
                 connection = connector.connection
                 _check_server(read, connector.read_begun)
-                intake.connected(None)
+                intake.connected(again=UpTo(intake.durable))
             if message:
                 intake.add(message.id, message.walk())
         pieces = []
@@ -121,22 +122,6 @@ def _blocks(connector: ClusterConnector, options: SourceOptions, read: PlannedRe
             connector.ack(batch_id)
         for piece in pieces:
             yield piece.frames
-
-
-def private_connector(options: SourceOptions, destination: str) -> ClusterConnector:
-    """Return a connector, not connected, that needs no client id."""
-    return ClusterConnector(
-        options.zk_servers or list(options.servers),
-        destination,
-        options.client_id,
-        options.user,
-        options.password,
-        call_timeout_s=NODE_WAIT_S,
-        zk_session_timeout_ms=options.session_timeout_ms,
-        zk_auth=options.zk_access,
-        private=True,
-        tls=options.tls,
-    )
 
 
 def _position(connector: ClusterConnector, place: str) -> LogPosition:

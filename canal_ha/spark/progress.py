@@ -46,13 +46,16 @@ class Summary:
         """Rows a second, counting only the time in batches."""
         return self.rows / self.busy_s if self.busy_s else 0.0
 
-    def add(self, progress: Mapping[str, Any], now_ms: float) -> str | None:
-        """Add one of Spark's progress reports; return a log line if its batch had rows."""
+    def add(self, progress: Mapping[str, Any], now_ms: float, written: int = 0) -> str | None:
+        """Add one of Spark's progress reports; return a log line if its batch had rows.
+
+        written: rows that tasks wrote without Spark's source, which Spark does not count.
+        """
         source = progress["sources"][0]
         ends = offsets(source.get("endOffset"))
         latest = offsets(source.get("latestOffset"))
         starts = offsets(source.get("startOffset"))
-        rows = int(progress.get("numInputRows") or 0)
+        rows = int(progress.get("numInputRows") or 0) + written
         took_s = float(progress.get("durationMs", {}).get("triggerExecution", 0)) / 1000
         for name, end in ends.items():
             shown = self.destinations.setdefault(name, DestinationProgress())
@@ -108,6 +111,8 @@ class Display:
         self._console = Console(file=output or sys.stderr, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._shown = -1
+        self._waits: dict[str, str] = {}
+        self._written: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -121,18 +126,32 @@ class Display:
             self._live.__exit__(kind, error, trace)
         self._console.print(f"{self._name}: {self.summary}", markup=False, soft_wrap=True)
 
+    def wrote(self, batch_id: int, rows: int) -> None:
+        """Note the rows that the tasks of a micro-batch have written."""
+        self._written[batch_id] = rows
+
     def update(self, query: StreamingQuery) -> None:
         """Show the query's progress since the last call."""
         for progress in query.recentProgress:
             report = progress if isinstance(progress, dict) else progress.jsonValue
-            if report["batchId"] <= self._shown or not report.get("numInputRows"):
+            batch = report["batchId"]
+            if batch <= self._shown or not (report.get("numInputRows") or self._written.get(batch)):
                 continue
-            self._shown = report["batchId"]
-            line = self.summary.add(report, time.time() * 1000)
+            self._shown = batch
+            line = self.summary.add(report, time.time() * 1000, self._written.pop(batch, 0))
             if line is not None and self._live is None:
                 self._console.print(f"{self._name}: {line}", markup=False, soft_wrap=True)
         if self._live is not None:
             self._live.update(self._table(), refresh=True)
+
+    def waits(self, reasons: Mapping[str, str]) -> None:
+        """Print what destinations wait for when that changes. reasons: by destination; others have a connection."""
+        for name, why in reasons.items():
+            if why != self._waits.get(name):
+                self._console.print(f"{self._name}: {name} waits: {why}", markup=False, soft_wrap=True)
+        for name in self._waits.keys() - reasons.keys():
+            self._console.print(f"{self._name}: {name} is connected", markup=False, soft_wrap=True)
+        self._waits = dict(reasons)
 
     def _table(self) -> Table:
         table = Table(title=f"{self._name}: {_count(self.summary.rows, 'row')}, {_rate(self.summary.rows_per_s)}")

@@ -9,9 +9,8 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.errors import ConnectionLost, ServerRefused
 from canal_ha.model.snapshot import InitialSnapshot
-from canal_ha.spark.options import SourceOptions
-from canal_ha.spark.private_reads import private_connector
-from canal_ha.spark.tailer import snapshot_of
+from canal_ha.pipeline.access import private_connector, snapshot_of
+from canal_ha.pipeline.options import SourceOptions
 
 log = logs.get(__name__)
 

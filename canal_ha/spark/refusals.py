@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from canal_ha.errors import ClientIdTaken, DataLoss
 from canal_ha.model.position import LogPosition, split_journal
+from canal_ha.pipeline.options import SourceOptions
 from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.options import SourceOptions
 
 _UNKNOWN = "JOURNAL:OFFSET"  # the user fills this in
 

@@ -2,7 +2,7 @@
 
 magic  "CHSEG1\\n"
 u32    length of the index, u32 length of the body, u32 CRC-32 of index and body (big-endian)
-index  JSON {"destination":...,"rows":{"shop.orders":12},"raw":...}
+index  JSON {"destination":...,"rows":{"shop.orders":12},"raw":...,"server":...}; earlier versions wrote no server
 body   zstd of frames: field 2 of canal's Messages, tag, length, entry, tag, length, ...
 
 """
@@ -26,20 +26,29 @@ LEVEL = 1  # zstd level; row images of one table are so similar that a higher le
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The content of a segment. rows: by `schema.table`; a statement counts as one; frames: raw entries."""
+    """The content of a segment.
+
+    destination: name of the destination.
+    rows: number of rows by `schema.table`; a statement counts as one.
+    frames: raw entries.
+    server: whose binlog the entries are from, as in LogPosition; "" if unknown.
+    """
 
     destination: str
     rows: Mapping[str, int]
     frames: bytes
+    server: str = ""
 
 
 def encode(contents: Contents) -> bytes:
     """Build the file."""
-    index = json.dumps(
-        {"destination": contents.destination, "rows": dict(contents.rows), "raw": len(contents.frames)},
-        separators=(",", ":"),
-        ensure_ascii=False,
-    ).encode()
+    described = {
+        "destination": contents.destination,
+        "rows": dict(contents.rows),
+        "raw": len(contents.frames),
+        "server": contents.server,
+    }
+    index = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
     body = zstandard.ZstdCompressor(level=LEVEL).compress(contents.frames)
     checksum = zlib.crc32(body, zlib.crc32(index))
     return MAGIC + _HEAD.pack(len(index), len(body), checksum) + index + body
@@ -58,4 +67,4 @@ def decode(data: bytes, name: str) -> Contents:
         raise SpoolUnusable(f"{name} is damaged: its checksum does not match")
     index = json.loads(bytes(view[start : start + index_size]))
     frames = zstandard.ZstdDecompressor().decompress(view[start + index_size :], max_output_size=index["raw"])
-    return Contents(index["destination"], index["rows"], frames)
+    return Contents(index["destination"], index["rows"], frames, index.get("server", ""))

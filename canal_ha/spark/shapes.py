@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable
 
 from canal_ha.errors import OptionInvalid
+from canal_ha.pipeline.options import Shape
 from canal_ha.spark.mysql_types import column_type, spark_name
-from canal_ha.spark.options import Shape
 
 POSITION = (
     "STRUCT<`seq`: BIGINT, `entry`: INT, `row`: INT, `server`: BIGINT, `journal`: STRING, `offset`: BIGINT, `sub`: INT,"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from canal_ha.pipeline.options import Shape, SourceOptions, parse
 from canal_ha.spark.error_text import plain_errors
-from canal_ha.spark.options import Shape, SourceOptions, parse
 from canal_ha.spark.steps import Steps, unobserved
 
 if TYPE_CHECKING:

@@ -62,6 +62,8 @@ class SpoolWriter:
         self._retain_batches = retain_batches
         self._steps = steps
         self.follows = False
+        if storage.problem:
+            raise SpoolUnusable(f"canal: spoolDir: {storage.problem}")
         storage.tighten()
         claimed = manifests.claims(storage.names())
         self.epoch = Epoch(claimed[-1].number + 1 if claimed else 1, secrets.token_hex(4))
@@ -82,7 +84,6 @@ class SpoolWriter:
         last: LogPosition,
         *,
         closed: bool,
-        newest_ms: int,
         ddl: dict[str, str],
     ) -> None:
         """Make a segment durable; after the return its entries may be acknowledged.
@@ -91,13 +92,12 @@ class SpoolWriter:
         rows: number of rows by `schema.table`.
         last: position of the last entry.
         closed: the segment ends at the end of a transaction.
-        newest_ms: newest time of any entry so far, ms since 1970.
         ddl: latest statement by `schema.table`.
         Raises SpoolFenced (do not acknowledge), NoRoom (try again) and SpoolUnusable.
         """
         seq = self.manifest.next_seq
         name = manifests.segment_name(self.epoch, seq)
-        data = segments.encode(segments.Contents(self._destination, rows, frames))
+        data = segments.encode(segments.Contents(self._destination, rows, frames, last.server))
         self._steps("segment")
         self._storage.write(name, data)
         self._steps("manifest")
@@ -111,7 +111,7 @@ class SpoolWriter:
             written_ms=time.time_ns() // 1_000_000,
             last=last,
         )
-        self._publish(self.manifest.with_segment(info, newest_ms, ddl, self.epoch, follows=self.follows))
+        self._publish(self.manifest.with_segment(info, ddl, self.epoch, follows=self.follows))
 
     def read_up_to(self, seq: int) -> None:
         """Note that a micro-batch that ended with this segment is done; remove segments of older micro-batches."""

@@ -1,7 +1,9 @@
-"""The storage of a spool's files: a local directory, or any file system of pyarrow (S3, GCS, HDFS).
+"""The storage of a spool's files: a local directory, or an object store of pyarrow (S3, GCS, Azure).
 
 Durable means an fsync of file and directory on local file systems. On the others it means a successful close; their
-objects appear complete or not at all. Raises SpoolUnusable, and NoRoom for a full disk, where waiting helps.
+objects appear complete or not at all. A spool also needs that a listing shows all earlier writes, and that a file is
+replaced at once; `problem` tells where this is not so. Checkpoints need neither. Raises SpoolUnusable, and NoRoom for a
+full disk, where waiting helps.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pyarrow.fs as arrow_fs
 
 from canal_ha.errors import NoRoom, SpoolUnusable
+from canal_ha.pipeline.paths import without_login
 from canal_ha.private_files import make_directory, opener, tighten
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -45,6 +48,10 @@ class Storage(Protocol):
     def tighten(self) -> None:
         """Take other users' access to the files of earlier versions away, if this storage has modes."""
 
+    @property
+    def problem(self) -> str:
+        """Why a spool cannot be here; "" if it can."""
+
 
 def open_storage(root: str, *parts: str) -> Storage:
     """Open a storage. root: a path, or a URI for pyarrow; parts: directories below it. Raises SpoolUnusable."""
@@ -54,7 +61,8 @@ def open_storage(root: str, *parts: str) -> Storage:
     try:
         filesystem, base = arrow_fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
-        raise SpoolUnusable(f"spoolDir = {root!r} cannot be opened: {error}") from error
+        hint = ": write s3:// instead" if root.startswith(("s3a://", "s3n://")) else ""
+        raise SpoolUnusable(f"{without_login(root)} cannot be opened{hint or f': {error}'}") from error
     place, mark, query = root.partition("?")
     uri = "/".join((place.rstrip("/"), *(quote(part, safe="") for part in parts))) + mark + query
     return ArrowStorage(filesystem, "/".join((base.rstrip("/"), *parts)), uri)
@@ -136,6 +144,17 @@ class LocalStorage:
         for name in self._all():
             tighten(self._path / name)
 
+    @property
+    def problem(self) -> str:
+        """Why NFS with cached listings is unsafe: two drivers can both take themselves for the only writer."""
+        kind, options = mount_of(self._path, _mounts())
+        if not kind.startswith("nfs") or {"noac", "acdirmax=0"} & set(options.split(",")):
+            return ""
+        return (
+            f"{self._path} is on NFS, which shows a new writer of the spool late. Mount it with the option noac or"
+            " actimeo=0, or put the spool into an object store"
+        )
+
 
 class ArrowStorage:
     """A directory of a pyarrow file system. uri: executors open it again by this URI."""
@@ -144,11 +163,14 @@ class ArrowStorage:
         self.uri = uri
         self._filesystem = filesystem
         self._path = path
+        self._made = False
 
     def write(self, name: str, data: bytes) -> None:
         """Write the object; it is durable after a successful close."""
         try:
-            self._filesystem.create_dir(self._path, recursive=True)
+            if not self._made:  # S3 needs several requests for it
+                self._filesystem.create_dir(self._path, recursive=True)
+                self._made = True
             with self._filesystem.open_output_stream(f"{self._path}/{name}") as stream:
                 stream.write(data)
         except OSError as error:
@@ -190,3 +212,32 @@ class ArrowStorage:
 
     def tighten(self) -> None:
         """Change nothing: the bucket's policy decides who reads its objects."""
+
+    @property
+    def problem(self) -> str:
+        """Why HDFS is unsafe: a crash while it replaces a file leaves the file empty."""
+        if self._filesystem.type_name != "hdfs":
+            return ""
+        return (
+            f"{self.uri} is on HDFS, which cannot replace a file at once: a crash of the driver could damage the spool."
+            " Put it into a directory that all machines share, or into an object store (s3://, gs://, abfs://);"
+            " the checkpoint can stay on HDFS"
+        )
+
+
+def mount_of(path: Path, mounts: str) -> tuple[str, str]:
+    """Return type and options of the file system that a directory is on. mounts: as in /proc/mounts, see proc(5)."""
+    best, found = -1, ("", "")
+    for line in mounts.splitlines():
+        _, place, kind, options, *_ = line.split(" ")
+        place = place.encode().decode("unicode_escape").encode("latin-1").decode(errors="replace")  # \040 is a blank
+        if path.is_relative_to(place) and len(place) >= best:  # a later mount hides an earlier one
+            best, found = len(place), (kind, options)
+    return found
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text()
+    except OSError:  # not Linux
+        return ""

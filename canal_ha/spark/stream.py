@@ -21,23 +21,24 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.options import Shape, SourceOptions
+from canal_ha.spark import offsets as o
+from canal_ha.spark import segments
+from canal_ha.spark.compatible import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
+    arrow_schema,
 )
-from pyspark.sql.types import StructType
-
-from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
-from canal_ha.model.position import LogPosition
-from canal_ha.spark import offsets as o
-from canal_ha.spark import segments
 from canal_ha.spark.error_text import plain_errors
-from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.options import Shape, SourceOptions
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+from canal_ha.spark.shapes import META
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import open_storage
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from canal_ha.spark.tailer import Connector, Tailer
 
 IDLE_WAIT_S = 0.2  # wait before reporting no data; Spark asks again at once
+LOOK_S = 0.05
+CHECKED_SEGMENTS = 4  # newest ones of a micro-batch, until the declared columns are compared with the table
 CALL_TIMEOUT_S = 10.0
 STANDSTILL_S = 120.0  # longest time without progress while catching up with a destination
 
@@ -77,13 +80,15 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._steps = steps
         self._tailers: dict[str, Tailer] = {}
-        self._targets: dict[str, int] | None = None
+        self._until_now = False
+        self._unchecked = bool(options.table_schema)  # not compared with the table yet
+        self._planned: o.Offsets = {}
         self._pid = 0
         self._ended = False
 
     def __getstate__(self) -> dict[str, Any]:
         executors = replace(self._options, password="")  # they read the spool, and log in nowhere
-        return {**self.__dict__, "_options": executors, "_tailers": {}, "_targets": None}
+        return {**self.__dict__, "_options": executors, "_tailers": {}}
 
     # ---- offsets, in the driver
 
@@ -100,26 +105,23 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     @plain_errors
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         """Return the end of the next micro-batch, at the end of a transaction.
 
-        Waits briefly if there is nothing new.
+        Waits briefly if there is nothing new. Spark 4.0 and 4.1 give no arguments; what is done is known from commit().
         """
         tailers = self._open()
-        begun = o.from_json(start)
-        for name, offset in begun.items():
+        begun = o.from_json(start) if start is not None else self._planned
+        for name, offset in begun.items() if start is not None else ():
             self._done(name, offset)
         end = self._admit(begun, limit)
-        if o.to_json(end) == o.to_json(begun) and self._targets is None:
-            if len(tailers) == 1:
-                tailer = next(iter(tailers.values()))
-                manifest = tailer.manifest
-                tailer.wait_beyond(manifest.next_seq - 1 if manifest else o.BEFORE_ALL, IDLE_WAIT_S)
-            else:
-                time.sleep(IDLE_WAIT_S)
+        waits = True
+        while waits and o.to_json(end) == o.to_json(begun):
+            waits = self._await_more(tailers)
             end = self._admit(begun, limit)
         if end != begun:
             self._steps("offset")
+        self._planned = end
         return o.to_json(end)
 
     @plain_errors
@@ -129,24 +131,9 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Spool the changes that the source has written so far, and read no further than that.
-
-        Raises SourceUnavailable if a destination makes no progress before that.
-        """
-        asked_ms = time.time_ns() // 1_000_000
-        for name, tailer in self._open().items():
-            spooled, moved_at = -1, time.monotonic()
-            while not tailer.caught_up(asked_ms, self._options.quiet_ms):
-                manifest, now = tailer.manifest, time.monotonic()
-                if manifest is not None and manifest.next_seq > spooled:
-                    spooled, moved_at = manifest.next_seq, now
-                elif now - moved_at > STANDSTILL_S:
-                    why = f"does it run, and is client {self._options.client_id} active elsewhere?"
-                    raise SourceUnavailable(
-                        f"canal: destination {name} delivered nothing for {STANDSTILL_S:.0f} s: {tailer.trouble or why}"
-                    )
-                time.sleep(0.05)
-        self._targets = {name: manifest.next_seq - 1 for name, manifest in self._manifests().items()}
+        """Read the changes up to the end of the source's binlog at this moment, and no further."""
+        self._until_now = True
+        self._open()
 
     @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -157,6 +144,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         partitions: list[InputPartition] = []
         for name, files in planned.items():
+            self._check_columns(name, files)
             uri = self._storage_uri(name)
             statement = manifests[name].ddl.get(self._options.table, "")
             partitions += [
@@ -190,7 +178,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, CanalPartition)
         options = self._options
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         reading = SegmentReading(options.shape, schema, options.table, options.evolution, options.time_zone)
         storage = open_storage(partition.uri)
         statement = partition.statement
@@ -218,12 +206,13 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, self._terminated)
         if not self._tailers:
-            from canal_ha.spark.destinations import resolve  # imports that executors do not need
+            from canal_ha.pipeline.destinations import resolve  # imports that executors do not need
             from canal_ha.spark.tailer import Tailer
 
             for name in resolve(self._options):
                 storage = open_storage(self._options.spool_dir, name, str(self._options.client_id))
-                tailer = Tailer(self._options, name, storage, self._steps, partial(self._dial, name))
+                dial = partial(self._dial, name)
+                tailer = Tailer(self._options, name, storage, self._steps, dial, until_now=self._until_now)
                 self._tailers[name] = tailer
                 tailer.start()
         return self._tailers
@@ -239,6 +228,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.user,
             options.password,
             filter=options.filter,
+            exact=options.exact,
             call_timeout_s=CALL_TIMEOUT_S,
             rollback_on_disconnect=True,  # a fenced driver's batches in flight go to the newer driver
             zk_session_timeout_ms=options.session_timeout_ms,
@@ -275,13 +265,53 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _storage_uri(self, destination: str) -> str:
         return open_storage(self._options.spool_dir, destination, str(self._options.client_id)).uri
 
-    def _admit(self, start: o.Offsets, limit: ReadLimit) -> o.Offsets:
+    def _admit(self, start: o.Offsets, limit: ReadLimit | None) -> o.Offsets:
         bound = o.Limit()
-        if not isinstance(limit, ReadAllAvailable):
+        if limit is not None and not isinstance(limit, ReadAllAvailable):
             bound = o.Limit(self._options.max_rows, self._options.max_bytes)
-        return o.admit(
-            start, self._manifests(), bound, self._targets, fail_on_data_loss=self._options.fail_on_data_loss
-        )
+        manifests = self._manifests()
+        wanted = {name: self._tailers[name].wanted for name in manifests} if self._until_now else None
+        return o.admit(start, manifests, bound, wanted, fail_on_data_loss=self._options.fail_on_data_loss)
+
+    def _await_more(self, tailers: dict[str, Tailer]) -> bool:
+        """Wait for a segment, and return whether to wait for another one if that cannot be read yet.
+
+        A query that ends by itself waits until all are read. Raises SourceUnavailable if a destination makes no
+        progress before that.
+        """
+        before = {name: tailer.wanted for name, tailer in tailers.items()}
+        if not self._until_now:
+            if len(before) == 1:
+                [(name, wanted)] = before.items()
+                tailers[name].wait_beyond(wanted, IDLE_WAIT_S)
+            else:
+                time.sleep(IDLE_WAIT_S)
+            return False
+        since = time.monotonic()
+        while late := [name for name, tailer in tailers.items() if not tailer.complete()]:
+            if any(tailer.wanted > before[name] for name, tailer in tailers.items()):
+                return True
+            if time.monotonic() - since > STANDSTILL_S:
+                why = f"does it run, and is client {self._options.client_id} active elsewhere?"
+                raise SourceUnavailable(
+                    f"canal: destination {late[0]} delivered nothing for {STANDSTILL_S:.0f} s:"
+                    f" {tailers[late[0]].trouble or why}"
+                )
+            time.sleep(LOOK_S)
+        return False
+
+    def _check_columns(self, destination: str, files: tuple[SegmentInfo, ...]) -> None:
+        """Compare declared columns with the first rows of the table that the query meets. Raises OptionInvalid."""
+        if not self._unchecked:
+            return
+        from canal_ha.spark.table_schema import check_declared, newest_columns
+
+        storage = open_storage(self._options.spool_dir, destination, str(self._options.client_id))
+        names = [file.name for file in reversed(files[-CHECKED_SEGMENTS:])]
+        columns = newest_columns(storage, names, self._options)
+        if columns:
+            check_declared(self._options, (name for name in self._schema.names if name not in META), columns)
+            self._unchecked = False
 
     def _done(self, name: str, offset: o.Offset) -> None:
         tailer = self._open().get(name)

@@ -1,21 +1,29 @@
 """Finds the columns of a table for format=table: as declared, from its newest rows in the spool, or, without a spool,
 from the first row of a batch.
+
+The spool keeps the columns that were found, for a table without rows in its newest segments. Declared columns are
+compared with the newest rows: a column that the table does not have would be NULL for ever.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from urllib.parse import quote
+
 from canal_ha.errors import OptionInvalid
+from canal_ha.pipeline.destinations import resolve
+from canal_ha.pipeline.options import SourceOptions
 from canal_ha.spark import segments, shapes
-from canal_ha.spark.destinations import resolve
 from canal_ha.spark.entries import DDL, EntryRows, changes_of
-from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.private_reads import delivered, plan
 from canal_ha.spark.spool import newest_manifest
-from canal_ha.spark.storage import open_storage
+from canal_ha.spark.storage import Storage, open_storage
 
 Columns = tuple[tuple[str, str, int], ...]
 
-LOOK_BACK = 200  # segments; a table without rows in them must be declared
+LOOK_BACK = 200  # segments
 
 
 def table_schema(options: SourceOptions) -> str:
@@ -37,16 +45,51 @@ def table_schema(options: SourceOptions) -> str:
 def _in_spool(options: SourceOptions, destination: str) -> Columns:
     storage = open_storage(options.spool_dir, destination, str(options.client_id))
     manifest = newest_manifest(storage)
-    for segment in reversed(manifest.segments[-LOOK_BACK:] if manifest else ()):
+    names = [segment.name for segment in reversed(manifest.segments[-LOOK_BACK:])] if manifest else []
+    kept = f"columns-{quote(options.table, safe='')}.json"
+    found = newest_columns(storage, names, options)
+    known = _kept(storage, kept)
+    if found and found != known:
+        storage.write(kept, json.dumps(found).encode())
+    return found or known
+
+
+def newest_columns(storage: Storage, names: Iterable[str], options: SourceOptions) -> Columns:
+    """Return the columns of the table's newest rows.
+
+    storage: of the spool.
+    names: its segments, newest first; one that is gone is passed over.
+    options: the query's.
+    """
+    for name in names:
         try:
-            contents = segments.decode(storage.read(segment.name), segment.name)
+            contents = segments.decode(storage.read(name), name)
         except FileNotFoundError:
             continue
-        if options.table not in contents.rows:
-            continue
-        if rows := _rows(options, contents.frames, segment.name):
+        if options.table in contents.rows and (rows := _rows(options, contents.frames, name)):
             return rows[-1].layout.columns
     return ()
+
+
+def check_declared(options: SourceOptions, declared: Iterable[str], columns: Columns) -> None:
+    """Compare the names of declared columns with those of the table's newest rows. Raises OptionInvalid."""
+    there = {name.lower(): name for name, _, _ in columns}
+    for name in declared:
+        if name.lower() not in there:
+            close = get_close_matches(name.lower(), there, 1)
+            meant = f"; did you mean {there[close[0]]!r}?" if close else ""
+            raise OptionInvalid(
+                f"canal: option tableSchema has the column {name!r}, which the newest rows of {options.table} lack"
+                f"{meant}. It would be NULL in every row: leave it out, or start the query after the statement that"
+                " adds it"
+            )
+
+
+def _kept(storage: Storage, name: str) -> Columns:
+    try:
+        return tuple((str(column), str(kind), int(code)) for column, kind, code in json.loads(storage.read(name)))
+    except (FileNotFoundError, ValueError):
+        return ()
 
 
 def _in_batch(options: SourceOptions, destination: str) -> Columns:

@@ -14,31 +14,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
 from canal_ha import logs
 from canal_ha.client.connector import SimpleConnector
-from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
 from canal_ha.errors import (
     CanalError,
     ConnectorStopped,
     DataLoss,
     NoRoom,
-    ServerRefused,
     SnapshotRefused,
     SpoolUnusable,
     WaitedTooLong,
 )
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
-from canal_ha.spark import refusals, segments
+from canal_ha.pipeline.access import connector_beside, snapshot_of
+from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
+from canal_ha.pipeline.options import SourceOptions
+from canal_ha.pipeline.redelivery import Spooled, server_of
+from canal_ha.spark import refusals, segments, waits
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
-from canal_ha.spark.intake import DIGESTS_KEPT, Intake, SegmentDraft, snapshot_digests
+from canal_ha.spark.end_of_run import EndOfRun
 from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import Storage
@@ -52,8 +53,7 @@ FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
 HELD_MOST_BYTES = 256 << 10  # far less than the server's ring, so that holding does not fill it
 STOP_S = 5.0
-ASK_MS = 10_000
-_NO_ANSWER = ("NOT supported", "open streams")  # replies of canal, and of a node without room for another stream
+ASK_AGAIN_S = 1.0
 
 log = logs.get(__name__)
 
@@ -92,6 +92,8 @@ class Tailer:
         storage: Storage,
         steps: Steps,
         dial: Callable[[Callable[[LogPosition | None], None]], Connector],
+        *,
+        until_now: bool = False,
     ) -> None:
         """Create a tailer; nothing is opened yet.
 
@@ -100,6 +102,7 @@ class Tailer:
         storage: of its spool.
         steps: called with the name of each step before it happens.
         dial: creates the connector with the given judge; see ClusterConnector.
+        until_now: the query ends by itself, at the end of the source's binlog; see `complete`.
         """
         self.destination = destination
         self._options = options
@@ -119,8 +122,14 @@ class Tailer:
         self._read_up_to = -1
         self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
         self._answered_at = 0.0
-        self._full = False
+        self._end = EndOfRun(self._beside, options.filter) if until_now else None
+        self._end_moves = False  # a snapshot runs: the end is where it ends
+        self._last_wanted: int | None = None  # None: not known yet
+        self._is_cut = False  # a segment ends at the end of the run
+        self._ask_end_at = 0.0
+        self._created_ms = time.time_ns() // 1_000_000
         self._trouble = ""
+        self._told_wait = ""
         self._large: int | None = None  # first segment of the latest transaction larger than the limit
         self._holding = False
         self._urgent = False
@@ -157,54 +166,70 @@ class Tailer:
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._has(seq + 1), timeout_s)
 
-    def caught_up(self, since_ms: int, quiet_ms: int) -> bool:
-        """Return whether all changes written to the source before `since_ms` are probably in the spool.
+    @property
+    def wanted(self) -> int:
+        """The last segment that a query that ends by itself reads; -1 for none. More may come before `complete`."""
+        with self._changed:
+            if self._last_wanted is not None:
+                return self._last_wanted
+            return self._manifest.next_seq - 1 if self._manifest is not None else -1
 
-        That is so if the spool has a newer change or is full, or if the server was silent for `quiet_ms` and reaches
-        its source. While a snapshot of the client runs, only a full spool counts. After the first call no entries are
-        held.
+    def complete(self) -> bool:
+        """Return whether all changes before the end of the run are in the spool; see EndOfRun.
 
-        since_ms: wall clock, ms since 1970.
-        quiet_ms: silence that counts as the end, ms.
+        While a snapshot of the client runs, they are not; it moves the end to where it ends. If several sources are
+        merged, changes are complete when a cursor has reached the end or the server is silent. canal's own server
+        does not tell the end: there silence counts, or a change that was written after the tailer was created. After
+        the first call no entries are held.
+
         Raises the error that ended the tailer, and SnapshotRefused if the client's last snapshot has failed.
         """
+        assert self._end is not None
         with self._changed:
             self._urgent = True
             if self._error is not None:
                 raise self._error
             if self._silent_since is None or self._holding:
                 return False
-            if self._full:
+            if self._last_wanted is not None:
                 return True
+            last = self._manifest.last if self._manifest is not None else None
+            silent_ms = (self._answered_at - self._silent_since) * 1000
         if self._snapshot_runs():
+            self._end_moves = True
             return False
-        with self._changed:
-            if self._manifest is not None and self._manifest.newest_ms > since_ms:
-                return True
-            if (self._answered_at - self._silent_since) * 1000 < quiet_ms:
-                return False
-        problem = self._source_problem()
+        if time.monotonic() < self._ask_end_at:
+            return False
+        problem = ""
+        try:
+            if self._end_moves:
+                self._end.find()
+                self._end_moves = self._is_cut = False
+            done = self._is_complete(self._end, last or self._cursor, silent_ms)
+        except CanalError as error:
+            done, problem = False, str(error)
+        self._ask_end_at = time.monotonic() + ASK_AGAIN_S
         with self._changed:
             self._trouble = problem
-        return not problem
+            if done and self._last_wanted is None:
+                self._last_wanted = self._manifest.next_seq - 1 if self._manifest is not None else -1
+        return done
 
-    def _source_problem(self) -> str:
-        """Return why silence proves nothing; "" if it does. A server without its source is silent too.
-
-        Runs on the caller's thread. It starts a private read, for which a node connects to the source; canal refuses
-        private reads, so its silence is trusted.
-        """
-        asked = self._beside()
+    def _is_complete(self, end: EndOfRun, last: LogPosition | None, silent_ms: float) -> bool:
+        """Runs on the caller's thread. Raises the errors of a connector."""
+        silent = silent_ms >= self._options.quiet_ms
+        if end.at is None:
+            return silent or (last is not None and last.timestamp_ms > self._created_ms)
+        if last is not None and end.is_on(last.server):
+            return silent_ms > 0 and end.nothing_behind(last)
+        if silent:
+            end.check()
+            return True
+        asked = self._beside() if end.at.part else None
         if asked is None:
-            return f"no connection to a node that runs {self.destination}"
-        try:
-            with asked:
-                asked.read_from("latest", filter=self._options.filter)
-        except ServerRefused as refused:
-            return "" if any(text in str(refused) for text in _NO_ANSWER) else str(refused)
-        except CanalError as error:
-            return str(error)
-        return ""
+            return False
+        with asked:
+            return end.covered_by(asked.subscribe("", tell_cursor=True))
 
     def _snapshot_runs(self) -> bool:
         """Return whether a snapshot of the client is being read. Runs on the caller's thread.
@@ -235,20 +260,8 @@ class Tailer:
 
     def _beside(self) -> SimpleConnector | None:
         """Return another connection to the tailer's node, not connected; None without a node."""
-        options = self._options
         node = self._connector.node if self._connector is not None else None
-        if node is None:
-            return None
-        return SimpleConnector(
-            *split_address(node),
-            self.destination,
-            options.client_id,
-            options.user,
-            options.password,
-            so_timeout_ms=ASK_MS,
-            rollback_on_connect=False,
-            tls=options.tls,
-        )
+        return None if node is None else connector_beside(self._options, self.destination, node)
 
     @property
     def trouble(self) -> str:
@@ -291,15 +304,18 @@ class Tailer:
                 continue
             try:
                 message = connector.get_without_ack(self._options.fetch_size, FETCH_WAIT_MS)
-            except WaitedTooLong:
+            except WaitedTooLong as late:
+                self._waits(str(late))
                 continue
+            self._waits("")
             writer, intake = self._writer, self._intake
             assert writer is not None  # the judge ran on this connection
             assert intake is not None
             anew = connector.connection != connection
             if anew:
                 connection = connector.connection
-                intake.connected(self._cursor)
+                intake.connected(*self._comes_again(writer.manifest))
+                self._find_end(intake)
             if not intake.held_bytes:
                 held_since = time.monotonic()
             if message:
@@ -318,6 +334,25 @@ class Tailer:
                 self._answered_at = time.monotonic()
                 if message or anew:
                     self._silent_since = self._answered_at
+
+    def _find_end(self, intake: Intake) -> None:
+        """Wait until the node tells the end of the run, before anything of the connection is taken."""
+        end = self._end
+        if end is None or (self._snapshot is not None and self._snapshot.active):
+            return
+        server = self._cursor.server if self._cursor is not None else ""
+        while not self._stopped.is_set() and not (end.is_on(server) or (end.at is not None and end.at.part)):
+            try:
+                end.find()
+                break
+            except CanalError as error:
+                with self._changed:
+                    self._trouble = str(error)
+                self._stopped.wait(ASK_AGAIN_S)
+        self._steps("end")
+        self._is_cut = end.is_on(server)
+        if self._is_cut and end.at is not None:
+            intake.cut_at(end.at)
 
     def _await_end(self, intake: Intake, silent_s: float) -> None:
         """Handle silence while the end of a transaction is awaited. silent_s: its length, s."""
@@ -339,10 +374,25 @@ class Tailer:
             try:
                 connect()
             except WaitedTooLong as late:
-                log.warning("spark.no_connection", destination=self.destination, error=str(late))
+                self._waits(str(late))
                 continue
             return True
         return False
+
+    def _waits(self, why: str) -> None:
+        """Tell what the connector waits for, for example that another driver is active; "" when it is connected."""
+        if not why and not self._told_wait:
+            return
+        if why and why != self._told_wait:
+            log.warning("spark.no_connection", destination=self.destination, error=why)
+        self._told_wait = why
+        with self._changed:
+            self._trouble = why
+        with suppress(SpoolUnusable):  # the spool itself says so elsewhere
+            if why:
+                waits.tell(self._storage, why, time.time_ns() // 1_000_000)
+            else:
+                self._storage.delete([waits.FILE])
 
     def _judge(self, cursor: LogPosition | None) -> None:
         """Check the server's cursor against the spool, before anything is fetched.
@@ -352,9 +402,7 @@ class Tailer:
         """
         if self._writer is None:
             self._writer = self._claim()
-            manifest = self._writer.manifest
-            digests = self._digests(manifest)
-            self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes, digests)
+            self._intake = Intake(self._options.segment_bytes)
         self._cursor = cursor
         with self._changed:
             self._snapshot = snapshot_of(cursor)
@@ -374,19 +422,22 @@ class Tailer:
         if problem is not None:
             raise problem
 
-    def _digests(self, manifest: Manifest) -> list[bytes]:
-        """Return those of the snapshot's entries in the segments that end where the spool ends, oldest first."""
-        found: list[bytes] = []
-        last = manifest.last
+    def _comes_again(self, manifest: Manifest) -> tuple[str, Redelivery | None]:
+        """Return the server whose binlog this connection reads, and what recognises the spool's entries in it."""
+        last, cursor = manifest.last, self._cursor
+        server = server_of(cursor)
+        if last is None:
+            return server, None
+        # without the spool's mark, the cursor may be in binary logs that were reset, with GTIDs that began again
+        is_marked = cursor is not None and bool(cursor.mark)
+        gtids = last.gtid or "" if is_marked and manifest.segments[-1].closed else ""
+        return server, Spooled(self._frames(manifest), cursor, gtids)
+
+    def _frames(self, manifest: Manifest) -> Iterator[bytes]:
+        """Yield the frames of the segments, newest first, as far as they exist."""
         for segment in reversed(manifest.segments):
-            if last is None or (segment.last.journal, segment.last.offset) != (last.journal, last.offset):
-                break
             with suppress(FileNotFoundError):
-                contents = segments.decode(self._storage.read(segment.name), segment.name)
-                found = snapshot_digests(contents.frames) + found
-            if len(found) >= DIGESTS_KEPT:
-                break
-        return found
+                yield segments.decode(self._storage.read(segment.name), segment.name).frames
 
     def _acknowledge(self, connector: Connector, writer: SpoolWriter, intake: Intake) -> None:
         for batch_id in intake.acknowledged():
@@ -415,8 +466,6 @@ class Tailer:
         full = over and manifest.readable
         if over and not full:
             self._report_large(manifest)
-        with self._changed:
-            self._full = full
         return full
 
     def _report_large(self, manifest: Manifest) -> None:
@@ -432,6 +481,9 @@ class Tailer:
 
     def _append(self, writer: SpoolWriter, piece: SegmentDraft) -> None:
         assert piece.last is not None
+        with self._changed:
+            if self._last_wanted is None and self._end is not None and self._end.reached_by(piece.last):
+                self._last_wanted = writer.manifest.next_seq - self._is_cut
         while True:
             try:
                 writer.append(
@@ -439,7 +491,6 @@ class Tailer:
                     piece.rows,
                     piece.last,
                     closed=piece.closed,
-                    newest_ms=piece.newest_ms,
                     ddl=piece.ddl,
                 )
             except NoRoom as full:
@@ -474,14 +525,6 @@ class Tailer:
             self._trouble = ""
             self._manifest = writer.manifest
             self._changed.notify_all()
-
-
-def snapshot_of(cursor: LogPosition | None) -> SnapshotState | None:
-    """Return the last snapshot of the client that has this cursor; None if there is none."""
-    try:
-        return SnapshotState.from_text(cursor.snapshot) if cursor is not None else None
-    except ValueError:
-        return None
 
 
 def hold_s(manifest: Manifest, now_ms: int) -> float:

@@ -23,12 +23,15 @@ def header(
     time: int = 1000,
     server: int = 1,
     snapshot: str = "",
+    gtid: str = "",
+    schema: str = "s",
 ) -> pb.Header:
     """Return a header. `rows` adds its rowsCount."""
     made = pb.Header(
-        version=1, logfileName=journal, logfileOffset=offset, serverId=server, executeTime=time, schemaName="s"
+        version=1, logfileName=journal, logfileOffset=offset, serverId=server, executeTime=time, schemaName=schema
     )
     made.tableName = table
+    made.gtid = gtid
     if kind:
         made.eventType = pb.EventType.Value(kind)
     if snapshot:

@@ -22,6 +22,7 @@ class Made(MicroBatch):
             {},
             lambda schema, table: True,
             spooled if manifest is None else lambda destination: manifest,
+            {},
             fail_on_data_loss=fail_on_data_loss,
         )
         self.changes = [change if change.seq else change._replace(seq=batch_id) for change in changes]

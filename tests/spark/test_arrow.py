@@ -13,12 +13,13 @@ import pytest
 
 from canal_ha.client import arrow
 from canal_ha.errors import SchemaChanged, SinkRefused
+from canal_ha.pipeline.messages.debezium_values import value
+from canal_ha.pipeline.options import Evolution, Shape
 from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
-from canal_ha.spark.debezium import texts, value
+from canal_ha.spark.debezium import messages
 from canal_ha.spark.entries import INSERT, EntryRows, RowLayout
 from canal_ha.spark.moments import in_utc
 from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
-from canal_ha.spark.options import Evolution, Shape
 from canal_ha.wire.proto.entry_protocol_pb2 import Header
 from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, rows
 
@@ -124,6 +125,30 @@ def test_an_unknown_column_is_left_out_or_refused() -> None:
         read(Shape.TABLE, TABLE, *entries, evolution=Evolution.FAIL)
 
 
+PARTIAL = {
+    "a key alone behind other columns": (rows(20, "DELETE", [({"name": "a"}, None)]), True),
+    "only what has changed": (rows(20, "UPDATE", [({"id": "1"}, {"name": "new"})]), True),
+    "only what has changed, from the first column": (
+        rows(20, "UPDATE", [({"id": "1"}, {"id": "2", "name": "b"})]),
+        True,
+    ),
+    "a text that has not changed": (rows(20, "UPDATE", [({"id": "1", "name": "a"}, {"id": "1"})]), True),
+    "all": (rows(20, "UPDATE", [({"id": "1", "name": "a"}, {"id": "2", "name": "b"})]), False),
+}
+
+
+@pytest.mark.parametrize(("entry", "refused"), PARTIAL.values(), ids=PARTIAL)
+def test_a_column_that_the_binlog_omits_is_not_null_in_a_table(entry: bytes, refused: bool) -> None:
+    """binlog_row_image=MINIMAL or NOBLOB, or a field filter, whatever schemaEvolution says."""
+    for evolution in Evolution:
+        known = pa.schema([field for field in TABLE if field.name != "extra"])
+        if refused:
+            with pytest.raises(SinkRefused, match=r"s\.t at bin\.000001:20.*binlog_row_image=FULL"):
+                read(Shape.TABLE, known, insert(10, 1), entry, evolution=evolution)
+        else:
+            assert len(read(Shape.TABLE, known, insert(10, 1), entry, evolution=evolution)) == 3
+
+
 def test_debezium() -> None:
     """Keys and values have the form of Debezium's connector."""
     found = read(Shape.DEBEZIUM, DEBEZIUM, insert(10, 1, None), ddl(20, "DROP TABLE t", "ERASE"))
@@ -132,6 +157,37 @@ def test_debezium() -> None:
     assert (body["op"], body["before"], body["after"]) == ("c", None, {"id": 1, "name": None})
     assert (body["source"]["file"], body["source"]["pos"], body["source"]["row"]) == ("bin.000001", 10, 0)
     assert json.loads(found[1]["value"])["ddl"] == "DROP TABLE t"
+
+
+def test_a_changed_key_is_a_delete_and_a_create_for_debezium() -> None:
+    """A reader that keeps the last message of each key must lose the old row. Partial images keep their keys."""
+    found = read(
+        Shape.DEBEZIUM,
+        DEBEZIUM,
+        rows(
+            10,
+            "UPDATE",
+            [
+                ({"id": "1", "name": "a"}, {"id": "1", "name": "b"}),
+                ({"id": "2", "name": "a"}, {"id": "3", "name": "b"}),
+            ],
+        ),
+        rows(20, "UPDATE", [({"id": "4"}, {"name": "c"})]),
+        rows(30, "UPDATE", [({"id": "4"}, {"id": "5"})]),
+    )
+    shown = []
+    for row in found:
+        body = json.loads(row["value"])
+        place = row["position"]
+        shown.append((json.loads(row["key"]), body["op"], body["before"], body["after"], place["entry"], place["row"]))
+    assert shown == [
+        ({"id": 1}, "u", {"id": 1, "name": "a"}, {"id": 1, "name": "b"}, 0, 0),
+        ({"id": 2}, "d", {"id": 2, "name": "a"}, None, 0, 1),
+        ({"id": 3}, "c", None, {"id": 3, "name": "b"}, 0, 1),
+        ({"id": 4}, "u", {"id": 4}, {"name": "c"}, 1, 0),
+        ({"id": 4}, "d", {"id": 4}, None, 2, 0),
+        ({"id": 5}, "c", None, {"id": 5}, 2, 0),
+    ]
 
 
 def test_rows_of_a_snapshot_are_read() -> None:
@@ -222,8 +278,8 @@ def test_debeziums_timestamps_follow_the_time_zone(sql_type: int, expected: str)
     """Texts in the zone of the process that wrote them are converted; those of the exact form are in UTC already."""
     layout = RowLayout((("t", "timestamp", sql_type),), (), partial=False)
     change = EntryRows(0, 0, Header(), INSERT, layout, layout, [], [["2024-07-01 20:00:00"]])
-    _, [body] = texts(in_utc(change, "Asia/Shanghai"), "d")
-    assert json.loads(body)["after"] == {"t": expected}
+    [made] = messages(in_utc(change, "Asia/Shanghai"), "d")
+    assert json.loads(made.value)["after"] == {"t": expected}
 
 
 def test_a_partial_update_is_not_taken_for_a_document() -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset
 import pytest
 from click.testing import CliRunner
 
@@ -72,6 +73,16 @@ def test_where_there_is_no_terminal_lines_are_printed() -> None:
     assert lines[1].startswith("name: 10 rows in 1 batch,")
 
 
+def test_what_a_destination_waits_for_is_printed_once() -> None:
+    """A pipeline that waits its turn says so, and when it goes on."""
+    output = io.StringIO()
+    display = Display("name", output)
+    turns: list[dict[str, str]] = [{}, {"a": "client 7 is active at x"}, {"a": "client 7 is active at x"}, {}, {}]
+    for reasons in turns:
+        display.waits(reasons)
+    assert output.getvalue().splitlines() == ["name: a waits: client 7 is active at x", "name: a is connected"]
+
+
 def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
     """The exit code is 1, and each part has one line."""
     source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
@@ -123,6 +134,34 @@ def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_
         assert "test: 1 row in 1 batch," in done.stdout
         shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
         assert f"test: {database}: batch 1 ended at mysql-bin" in shown.output
+
+
+@pytest.mark.spark
+@pytest.mark.nightly("tests/cli/test_pipeline.py: what Spark gets of a YAML file; the test above: the command")
+def test_a_yaml_file_runs_on_spark(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
+    """Its first line names the engine. State holds spool and checkpoint, and status finds them."""
+    with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
+        file = tmp_path / "shop.yaml"
+        file.write_text(
+            f"name: shop\nengine: spark\nstate: {tmp_path}/state\ntables: {database}.t\n"
+            f"source: {{servers: '{node.address}', destination: {database}}}\n"
+            f"target: {{type: parquet, path: {tmp_path}/changes}}\n"
+        )
+        mariadb.execute(
+            f"CREATE DATABASE {database}",
+            f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO {database}.t VALUES (1, 10), (2, NULL)",
+        )
+        done = subprocess.run(
+            [PROGRAM, "pipeline", "run", "--once", str(file)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.splitlines()[0] == "shop: engine: spark (engine in the file)"
+        written = pyarrow.dataset.dataset(tmp_path / "changes" / database / "t").to_table()
+        assert sorted(written["_op"].to_pylist()) == ["ddl", "insert", "insert"]
+        assert {path.name for path in (tmp_path / "state").iterdir()} == {"checkpoint", "spool"}
+        shown = CliRunner().invoke(group, ["pipeline", "plan", str(file)])
+        assert f"{database}: batch 0 ended at mysql-bin" in shown.output
 
 
 def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) -> None:

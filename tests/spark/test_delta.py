@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from canal_ha.errors import DataLoss
-from canal_ha.spark.added import added_columns
+from canal_ha.pipeline.added import added_columns
+from canal_ha.pipeline.paths import segment
 from canal_ha.spark.entries import RowLayout
 from canal_ha.spark.fold import ChangeRow
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks.delta import Delta
-from canal_ha.spark.sinks.paths import segment
 from lab import lake
 from tests.spark.made import Made, row, statement
 
@@ -55,6 +55,27 @@ def test_batches_are_merged_once(tmp_path: Path) -> None:
         assert rows(tmp_path) == {3: {"amount": Decimal("5.00"), "at": None}, 4: {"amount": None, "at": None}}
     sink.apply(Made(0, put("insert", "9", None, None)))
     assert 9 not in rows(tmp_path)
+
+
+def test_a_key_that_is_redefined_within_a_batch_leaves_no_deleted_row(tmp_path: Path) -> None:
+    """Rows that were deleted or changed under the former key are not in the copy beside those of the new one."""
+    columns = (("id", "int", 4), ("u", "varchar(9)", 12))
+    by_id, by_u, by_both = (RowLayout(columns, keys, partial=False) for keys in ((0,), (1,), (0, 1)))
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(1, *(put("insert", str(number), f"u{number}", layout=by_id) for number in range(1, 6))))
+    second = Made(
+        2,
+        put("delete", "1", "u1", layout=by_id),
+        put("update", "2", "x2", layout=by_id, old=["2", "u2"]),
+        put("update", "3", "u3", layout=by_u),
+        put("update", "7", "x2", layout=by_u, old=["2", "x2"]),
+        put("delete", "4", "u4", layout=by_both),
+        put("insert", "5", "v5", layout=by_both),
+    )
+    for _ in range(2):
+        sink.apply(second)
+        found = sorted((each["id"], each["u"]) for each in lake.rows(tmp_path / "s" / "t"))
+        assert found == [(3, "u3"), (5, "u5"), (5, "v5"), (7, "x2")]
 
 
 def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -> None:

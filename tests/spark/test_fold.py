@@ -125,6 +125,27 @@ def test_a_column_that_was_added_is_null_in_older_rows() -> None:
     assert table.kept == [{"id": "1", "v": "1", "w": None}, {"id": "2", "v": "2", "w": "x"}]
 
 
+def test_a_new_key_within_a_batch_loses_no_delete() -> None:
+    """What was changed under the former key is deleted by it. What exists comes again under the new key."""
+    other, both = (RowLayout(LAYOUT.columns, keys, partial=False) for keys in ((1,), (0, 1)))
+    table = folded(
+        change("delete", ["1", "10"], None),
+        change("update", ["2", "20"], ["2", "21"]),
+        statement("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)"),
+        change("update", ["3", "30"], ["4", "30"], other),
+        change("delete", ["2", "21"], None, other),
+        statement("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)"),
+        change("insert", None, ["9", "30"], both),
+    )
+    assert [(list(gone.columns), gone.keys) for gone in table.former] == [
+        (["id"], [("1",), ("2",)]),
+        (["v"], [("21",), ("30",)]),
+    ]
+    assert table.keys == ("id", "v")
+    assert table.rows == {("4", "30"): {"id": "4", "v": "30"}, ("9", "30"): {"id": "9", "v": "30"}}
+    assert folded(change("delete", ["1", "10"], None), statement("TRUNCATE t")).former == []
+
+
 def test_what_cannot_be_copied_is_refused() -> None:
     """A table without a key, unless the file names one, and a row with missing columns are refused."""
     keyless = RowLayout(LAYOUT.columns, (), partial=False)

@@ -39,7 +39,7 @@ class World:
         if what == "write":
             seq = self.manifest.next_seq
             segment = SegmentInfo(seq, segment_name(self.epoch, seq), 1, 1, 1, True, 0, LAST)
-            self.manifest = self.manifest.with_segment(segment, 0, {}, self.epoch, follows=True)
+            self.manifest = self.manifest.with_segment(segment, {}, self.epoch, follows=True)
             self.contents += 1
             self.held = (*self.held, self.contents)
         elif what == "copy":

@@ -89,6 +89,27 @@ def test_what_the_source_could_hold_the_copy_holds(copy: Copy) -> None:
     assert [str(each["d"]) for each in rows.values()][1:3] == ["2024-02-31", "2024-00-10"]
 
 
+def test_a_key_that_is_redefined_within_a_batch_leaves_no_deleted_row(copy: Copy) -> None:
+    """Rows with different keys of the source never replace one another: the copy must get the new key first."""
+    by_name = RowLayout(COLUMNS, (1,), partial=False)
+    copy.apply(0, *(copy.put("insert", str(number), f"n{number}") for number in range(1, 5)))
+    second = [
+        copy.put("delete", "1", "n1"),
+        copy.put("update", "2", "x2"),
+        copy.put("update", "2", "n3", layout=by_name),
+    ]
+    table = f"copy_{copy.database}.t"
+    with pytest.raises(
+        SinkRefused, match=r"another primary key \(id\); run: ALTER TABLE .* ADD PRIMARY KEY \(`name`\)"
+    ):
+        copy.apply(1, *second)
+    assert list(copy.rows) == [1, 2, 3, 4]
+    copy.server.execute(f"ALTER TABLE {table} DROP PRIMARY KEY, ADD PRIMARY KEY (name)")
+    copy.apply(1, *second)
+    found = copy.server.query(f"SELECT id, name FROM {table} ORDER BY name")
+    assert [(each["id"], each["name"]) for each in found] == [(2, "n3"), (4, "n4"), (2, "x2")]
+
+
 def test_other_batches_of_the_same_changes_add_what_is_missing(copy: Copy) -> None:
     """A restored checkpoint puts applied and new changes into other batches, with numbers that the copy has seen."""
     changes = [copy.put("insert", str(number), "x", seq=number) for number in range(1, 7)]

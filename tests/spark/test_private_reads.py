@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from canal_ha.errors import PositionLost, ServerRefused
+from canal_ha.pipeline.options import SourceOptions, parse
 from canal_ha.spark import private_reads
 from canal_ha.spark.entries import READ, changes_of
 from canal_ha.spark.existing import ExistingRows
-from canal_ha.spark.options import SourceOptions, parse
 from canal_ha.spark.private_reads import frames, plan
 from lab import MySQL, Node, follow
 from lab.node import PROGRAM

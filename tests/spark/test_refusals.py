@@ -11,10 +11,10 @@ import pytest
 from canal_ha.cli import cursor as cli
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.options import SourceOptions, parse
 from canal_ha.spark import refusals
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest, SegmentInfo
-from canal_ha.spark.options import SourceOptions, parse
 
 ZOOKEEPER = {"zkServers": "zk1:2181,zk2:2181/shop"}
 NODES = {"servers": "node1:11111"}

@@ -15,9 +15,9 @@ from canal_ha.client.discovery import split_address
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import CanalError, ClientIdTaken, DataLoss
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.options import parse
 from canal_ha.spark import segments, tailer
 from canal_ha.spark.entries import changes_of
-from canal_ha.spark.options import parse
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage

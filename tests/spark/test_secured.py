@@ -16,7 +16,7 @@ from tests.spark.conftest import Stream
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.nightly("tests/spark/test_options.py: what the connector gets; tests/server/test_tls.py: TLS")
+@pytest.mark.nightly("tests/pipeline/test_options.py: what the connector gets; tests/server/test_tls.py: TLS")
 def test_a_query_logs_in_over_tls(
     zookeeper: ZooKeeper, mariadb: MariaDB, database: str, stream: Callable[..., Stream], tmp_path: Path
 ) -> None:

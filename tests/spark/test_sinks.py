@@ -10,9 +10,9 @@ import pytest
 from pyarrow import dataset
 
 from canal_ha.errors import OptionInvalid
+from canal_ha.pipeline.options import Shape
 from canal_ha.spark import pipeline, pipeline_file
 from canal_ha.spark.entries import changes_of
-from canal_ha.spark.options import Shape
 from canal_ha.spark.shapes import FIXED
 from canal_ha.spark.sinks.console import Console
 from canal_ha.spark.sinks.parquet import Parquet

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from canal_ha.errors import NoRoom, SpoolFenced, SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import segments
+from canal_ha.spark import storage as storage_module
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import unobserved
@@ -37,7 +38,7 @@ def writer(storage: Storage, retain: int = 100) -> SpoolWriter:
 def append(spool: SpoolWriter, offset: int, frames: bytes = b"frames") -> None:
     """Append one segment."""
     position = LogPosition("bin.000001", offset, 1000, 1)
-    spool.append(frames, {"s.t": 3}, position, closed=True, newest_ms=1000, ddl={})
+    spool.append(frames, {"s.t": 3}, position, closed=True, ddl={})
 
 
 def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> None:
@@ -60,7 +61,7 @@ def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
     """Manifests of earlier versions have no server."""
     spool = writer(storage)
     for server in ("a", "b"):
-        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, newest_ms=1, ddl={})
+        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, ddl={})
         found = newest_manifest(storage)
         assert found is not None
         assert found.last is not None
@@ -226,3 +227,46 @@ def test_an_executor_finds_the_spool_of_any_destination_in_an_object_store(root:
     uri = open_storage(root, destination, "1001").uri
     assert arrow_fs.FileSystem.from_uri(uri)[1] == f"bucket/my spool/{destination}/1001"
     assert uri.partition("?")[2] == root.partition("?")[2]
+
+
+# ---- places that a spool cannot be in
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw,relatime 0 0
+nas:/a /srv/spool nfs4 rw,vers=4.2,acregmin=3 0 0
+nas:/b /srv/spool/strict nfs4 rw,noac 0 0
+nas:/c /srv/with\\040blank nfs rw,acdirmin=0,acdirmax=0 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "good"),
+    [("/var/spool", True), ("/srv/spool/d", False), ("/srv/spool/strict/d", True), ("/srv/with blank", True)],
+)
+def test_nfs_is_refused_unless_its_listings_are_not_cached(
+    path: str, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fencing needs listings that show a later writer."""
+    monkeypatch.setattr(storage_module, "_mounts", lambda: MOUNTS)
+    place = LocalStorage(Path(path))
+    assert (not place.problem) is good
+    if not good:
+        with pytest.raises(SpoolUnusable, match=r"is on NFS.*noac or actimeo=0"):
+            SpoolWriter(place, "d", 1, unobserved)
+
+
+def test_hdfs_is_refused() -> None:
+    """A crash while it replaces a manifest would leave an empty one."""
+
+    class Hdfs:
+        type_name = "hdfs"
+
+    place = ArrowStorage(Hdfs(), "a", "hdfs://nn/a")  # nothing of it is called
+    with pytest.raises(SpoolUnusable, match="spoolDir: hdfs://nn/a is on HDFS"):
+        SpoolWriter(place, "d", 1, unobserved)
+
+
+def test_a_uri_of_hadoop_names_the_one_to_write() -> None:
+    """pyarrow knows s3://, not s3a://."""
+    with pytest.raises(SpoolUnusable, match="s3a://bucket/spool cannot be opened: write s3:// instead"):
+        open_storage("s3a://bucket/spool")

@@ -1,5 +1,8 @@
 """MicroBatch: one micro-batch for the sinks, folded on demand. TableTarget: the interface of a sink.
 
+A large micro-batch is folded in portions, so that the driver's memory does not grow with it. A portion ends with a
+transaction, unless a transaction is larger than a portion.
+
 A target's progress is stored as number and writer of a segment, not as the number of a micro-batch. A checkpoint that
 is restored to an older one splits the same changes into other batches, under numbers that the target already has. A
 spool that is restored issues numbers again, but under another writer.
@@ -7,30 +10,35 @@ spool that is restored issues numbers again, but under another writer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from canal_ha.errors import DataLoss
 from canal_ha.spark.entries import DDL
 from canal_ha.spark.fold import ChangeRow, TableChanges, fold
 from canal_ha.spark.lineage import ReportedProgress
-from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+from canal_ha.spark.portions import split
+
+SEGMENT = "segment"
 
 
 class MicroBatch:
     """One micro-batch.
 
-    frame: cached rows of Shape.CHANGES.
+    frame: cached rows of Shape.CHANGES, and the column SEGMENT: position.seq.
     batch_id: Spark's number of the batch.
     run: identity of the query's checkpoint.
     keys: key columns of tables without a primary key.
     takes: returns whether the pipeline includes a table (schema, name); a statement may name other tables too.
     manifest: returns the current manifest of a destination's spool.
+    segments: the segments of the batch, by destination.
     fail_on_data_loss: the query's option.
     """
 
@@ -42,6 +50,7 @@ class MicroBatch:
         keys: Mapping[str, Sequence[str]],
         takes: Callable[[str, str], bool],
         manifest: Callable[[str], Manifest],
+        segments: Mapping[str, Sequence[SegmentInfo]],
         *,
         fail_on_data_loss: bool = True,
     ) -> None:
@@ -51,7 +60,33 @@ class MicroBatch:
         self._keys = keys
         self._takes = takes
         self._manifest = manifest
+        self._segments = segments
         self._fail_on_data_loss = fail_on_data_loss
+
+    @property
+    def portions(self) -> Iterator[MicroBatch]:
+        """The parts to fold and write one after the other, each with its own end; the batch itself if it is small."""
+        if not self._is_large:
+            yield self
+            return
+        for destination, segments in self._segments.items():
+            for part in split(segments):
+                chosen = f.col(SEGMENT).between(part[0].seq, part[-1].seq) & (f.col("destination") == destination)
+                yield MicroBatch(
+                    self.frame.where(chosen),
+                    self.batch_id,
+                    self.run,
+                    self._keys,
+                    self._takes,
+                    self._manifest,
+                    {destination: part},
+                    fail_on_data_loss=self._fail_on_data_loss,
+                )
+
+    @property
+    def _is_large(self) -> bool:
+        segments = [segment for each in self._segments.values() for segment in each]
+        return len(split(segments)) > 1
 
     @cached_property
     def tables(self) -> dict[str, TableChanges]:
@@ -64,9 +99,11 @@ class MicroBatch:
 
         Those that had other rows before come first.
         """
+        frame = self.frame.where(f.col("op") == DDL) if self._is_large else None
+        every = self.changes if frame is None else collected(frame)
         found = {}
-        for destination in self._manifests:
-            statements = [each for each in self.changes if each.op == DDL and each.destination == destination]
+        for destination in sorted({each.destination for each in every}):
+            statements = [each for each in every if each.op == DDL and each.destination == destination]
             arrived = [each for each in self._fold(statements).values() if each.arrived]
             found[destination] = tuple(each.name for each in sorted(arrived, key=lambda each: not each.emptied))
         return {destination: tables for destination, tables in found.items() if tables}
@@ -99,18 +136,7 @@ class MicroBatch:
     @cached_property
     def changes(self) -> list[ChangeRow]:
         """All rows, in order of position within a destination."""
-        table: pa.Table = self.frame.toArrow()
-        position = table["position"].combine_chunks()
-        order = [table["destination"], *(position.field(name) for name in ("seq", "entry", "row"))]
-        names = ["destination", "seq", "entry", "row"]
-        rank = pa.table(dict(zip(names, order, strict=True)))
-        table = table.take(pc.sort_indices(rank, sort_keys=[(name, "ascending") for name in names]))
-        places = table["position"].to_pylist()
-        where = [f"{place['journal']}:{place['offset']}" for place in places]
-        numbers = [place["seq"] for place in places]
-        columns = [table[name].to_pylist() for name in ("op", "schema", "table", "layout", "before", "after", "ddl")]
-        rows = zip(*columns, where, table["destination"].to_pylist(), numbers, strict=True)
-        return [ChangeRow(*values) for values in rows]
+        return collected(self.frame)
 
     @cached_property
     def _manifests(self) -> dict[str, Manifest]:
@@ -145,6 +171,26 @@ class MicroBatch:
     def _fold(self, changes: Sequence[ChangeRow]) -> dict[str, TableChanges]:
         folded = fold(changes, self._keys)
         return {name: changes for name, changes in folded.items() if self._takes(changes.schema, changes.table)}
+
+
+def collected(frame: DataFrame) -> list[ChangeRow]:
+    """Return all rows of a frame, in order of position within a destination."""
+    table: pa.Table = frame.toArrow()
+    position = table["position"].combine_chunks()
+    order = [table["destination"], *(position.field(name) for name in ("seq", "entry", "row"))]
+    names = ["destination", "seq", "entry", "row"]
+    rank = pa.table(dict(zip(names, order, strict=True)))
+    table = table.take(pc.sort_indices(rank, sort_keys=[(name, "ascending") for name in names]))
+    places = table["position"].to_pylist()
+    where = [f"{place['journal']}:{place['offset']}" for place in places]
+    numbers = [place["seq"] for place in places]
+    layouts = table["layout"].combine_chunks().dictionary_encode()
+    known = [*layouts.dictionary.to_pylist(), None]  # rows share the text of their layout
+    columns = [table[name].to_pylist() for name in ("op", "schema", "table")]
+    columns.append([known[-1 if at is None else at] for at in layouts.indices.to_pylist()])
+    columns += [table[name].to_pylist() for name in ("before", "after", "ddl")]
+    rows = zip(*columns, where, table["destination"].to_pylist(), numbers, strict=True)
+    return [ChangeRow(*values) for values in rows]
 
 
 class TableTarget(Protocol):

@@ -8,19 +8,19 @@ starts again. No JVM part is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from canal_ha.errors import SinkRefused
-from canal_ha.spark.added import Added
+from canal_ha.pipeline.added import Added
+from canal_ha.pipeline.paths import former, segment
 from canal_ha.spark.fold import TableChanges
 from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import to_arrow
 from canal_ha.spark.sinks.batch import MicroBatch
-from canal_ha.spark.sinks.paths import former, segment
 
 _GONE = "_canal_gone"
 _WRITER = "/writer"
@@ -49,9 +49,10 @@ class Delta:
         return f"delta at {self._path}"
 
     def apply(self, batch: MicroBatch) -> None:
-        """Write a batch with one commit for each table. Raises SinkRefused."""
-        for changes in batch.tables.values():
-            self._apply(changes, batch)
+        """Write each portion of a batch with one commit for each table. Raises SinkRefused."""
+        for portion in batch.portions:
+            for changes in portion.tables.values():
+                self._apply(changes, portion)
 
     def _apply(self, changes: TableChanges, batch: MicroBatch) -> None:
         uri = f"{self._path}/{segment(changes.schema)}/{segment(changes.table)}"
@@ -118,9 +119,19 @@ class Delta:
     def _merge(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
         """Merge rows by key.
 
-        Columns are added first, in a separate commit that is not repeated; older rows get their defaults. A dropped
+        Rows with former keys are deleted first, in commits of their own, which can be repeated. Columns are added
+        first, in a separate commit that is not repeated; older rows get their defaults. A dropped
         column stays without values, so that they do not reappear if the column is added again.
         """
+        for gone in changes.former:
+            fields = [pa.field(name, plain_arrow(schema.field(name).type)) for name in gone.columns]
+            texts = zip(*gone.keys, strict=True)
+            arrays = [
+                to_arrow(list(column), kind, each.type, self._time_zone)
+                for column, kind, each in zip(texts, gone.columns.values(), fields, strict=True)
+            ]
+            lost = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+            table.merge(lost, _match(gone.columns), source_alias="s", target_alias="t").when_matched_delete().execute()
         missing = [added for name, added in changes.added.items() if schema.get_field_index(name) < 0]
         if missing:
             fields = [pa.field(added.name, added.column.arrow) for added in missing]
@@ -143,9 +154,8 @@ class Delta:
             kind = plain_arrow(schema.field(name).type)
             rows = rows.append_column(pa.field(name, kind), pa.nulls(len(rows), kind))
         assignments = {quoted(name): f"s.{quoted(name)}" for name in (*changes.columns, *absent)}
-        match = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in changes.keys)
         merge = table.merge(
-            rows, match, source_alias="s", target_alias="t", merge_schema=True, commit_properties=commit
+            rows, _match(changes.keys), source_alias="s", target_alias="t", merge_schema=True, commit_properties=commit
         )
         merge = merge.when_matched_delete(f"s.{_GONE}").when_matched_update(assignments, f"NOT s.{_GONE}")
         merge = merge.when_not_matched_insert(assignments, f"NOT s.{_GONE}")
@@ -182,6 +192,10 @@ def _claim(table: DeltaTable, name: str) -> ReportedProgress | None:
         return None
     writer = table.transaction_version(f"{name}{_WRITER}") or _UNTOLD
     return ReportedProgress(seq, Epoch.of_code(writer) if writer != _UNTOLD else None)
+
+
+def _match(keys: Iterable[str]) -> str:
+    return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
 
 
 def plain_arrow(kind: pa.DataType) -> pa.DataType:

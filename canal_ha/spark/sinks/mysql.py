@@ -1,4 +1,4 @@
-"""MySQL or MariaDB: applies a batch with all its tables, its id and its end in one transaction.
+"""MySQL or MariaDB: applies each portion of a batch with all its tables, its id and its end in one transaction.
 
 Changed keys are deleted, and existing rows are inserted again. Unlike an upsert, this works if the values of a second
 unique key swapped places within the batch. Missing tables and columns are added first, as declared at the source, and
@@ -19,13 +19,13 @@ from pymysql.constants import ER
 
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import SinkRefused, SourceRefused
+from canal_ha.pipeline.databases import SCHEMA, refusal
+from canal_ha.pipeline.declaration import declaration
 from canal_ha.source.connection.tls import Connection, secured
-from canal_ha.spark.fold import Row, TableChanges
+from canal_ha.spark.fold import Key, Row, TableChanges
 from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import ColumnType, plain
 from canal_ha.spark.sinks.batch import MicroBatch
-from canal_ha.spark.sinks.databases import SCHEMA, refusal
-from canal_ha.spark.sinks.declaration import declaration
 
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
@@ -76,12 +76,13 @@ class MySQL:
             return f"{version} at {self._host}:{self._port}"
 
     def apply(self, batch: MicroBatch) -> None:
-        """Write the part of a batch that the target does not have yet. Raises SinkRefused."""
+        """Write what the target does not have yet, each portion of a batch in one transaction. Raises SinkRefused."""
         try:
             with self._connect() as connection, connection.cursor() as cursor:
                 self._prepare_state(connection)
-                while not self._applied(connection, cursor, batch):
-                    continue
+                for portion in batch.portions:
+                    while not self._applied(connection, cursor, portion):
+                        continue
         except pymysql.MySQLError as error:
             raise SinkRefused(f"mysql at {self._host}:{self._port}, batch {batch.batch_id}: {error}") from error
 
@@ -268,6 +269,25 @@ class MySQL:
         for name, column in changes.retyped.items():
             if name.lower() in known:
                 cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(changes, name, column, collation)}")
+        self._check_key(cursor, changes)
+
+    def _check_key(self, cursor: Any, changes: TableChanges) -> None:
+        """Raise SinkRefused if rows with different keys of the source would have one key in the copy."""
+        database, table = self._target(changes)
+        cursor.execute(
+            "SELECT column_name FROM information_schema.key_column_usage"
+            " WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY'",
+            (database, table),
+        )
+        own = {str(name).lower() for (name,) in cursor.fetchall()}
+        if changes.rows and own and not {name.lower() for name in changes.keys} <= own:
+            keys = ", ".join(map(quoted, changes.keys))
+            raise SinkRefused(
+                f"mysql at {self._host}:{self._port}: {changes.name} has the key ({', '.join(changes.keys)}) now, and"
+                f" its copy has another primary key ({', '.join(sorted(own))}); run: ALTER TABLE"
+                f" {quoted(database)}.{quoted(table)} DROP PRIMARY KEY, ADD PRIMARY KEY ({keys});"
+                " then start the query again"
+            )
 
     def _binary_collation(self, cursor: Any) -> str:
         """Return the server's strictest binary collation; reads the list once."""
@@ -294,18 +314,15 @@ class MySQL:
             return  # nothing was copied before, and there is nothing to copy
         if changes.emptied:
             cursor.execute(f"DELETE FROM {target}", ())
+        for former in changes.former:
+            self._delete(cursor, target, former.columns, former.keys)
         for name in changes.dropped & known:  # if the column is added again, its old values must not reappear
             cursor.execute(f"UPDATE {target} SET {bound(name)} = NULL", ())
         for name, added in changes.added.items():
             if added.default is not None:
                 cursor.execute(f"UPDATE {target} SET {bound(name)} = %s", (value(added.default, added.column),))
-        key_types = [changes.columns[name] for name in changes.keys]
-        names = ", ".join(map(bound, changes.keys))
-        keys = [] if changes.emptied else list(changes.rows)
-        for chunk in chunks(keys):
-            marks = ", ".join(f"({', '.join(['%s'] * len(changes.keys))})" for _ in chunk)
-            values = [value(text, kind) for key in chunk for text, kind in zip(key, key_types, strict=True)]
-            cursor.execute(f"DELETE FROM {target} WHERE ({names}) IN ({marks})", values)
+        if not changes.emptied:
+            self._delete(cursor, target, {name: changes.columns[name] for name in changes.keys}, list(changes.rows))
         enums = [name for name, kind in changes.columns.items() if kind.name == "enum"]
         plain_rows: list[Row] = []
         odd: list[Row] = []
@@ -323,6 +340,14 @@ class MySQL:
             if bent:
                 raise SinkRefused(f"mysql at {self._host}:{self._port}: {changes.name}: {bent[0]}")
         cursor.execute("SET SESSION sql_mode = %s", (_STRICT,))
+
+    @staticmethod
+    def _delete(cursor: Any, target: str, columns: Mapping[str, ColumnType], keys: Sequence[Key]) -> None:
+        names = ", ".join(map(bound, columns))
+        for chunk in chunks(keys):
+            marks = ", ".join(f"({', '.join(['%s'] * len(columns))})" for _ in chunk)
+            values = [value(text, kind) for key in chunk for text, kind in zip(key, columns.values(), strict=True)]
+            cursor.execute(f"DELETE FROM {target} WHERE ({names}) IN ({marks})", values)
 
     @staticmethod
     def _insert(cursor: Any, target: str, types: Mapping[str, ColumnType], rows: Sequence[Row]) -> None:
