@@ -344,6 +344,10 @@ class SinkRefused(CanalError):
     """A target cannot take a change: no key, columns missing from the binlog, or a type that does not fit."""
 
 
+class TargetUnavailable(CanalError):
+    """A target does not answer, or refuses for now. The same commit may succeed later."""
+
+
 class PipelineFailed(CanalError):
     """The query of a pipeline has ended with an error. The text is the reason."""
 
@@ -361,6 +365,10 @@ class NodeUnreachable(CanalError):
 
 class SwitchRefused(CanalError):
     """A node has refused to switch a source; nothing has changed."""
+
+
+class PlacementRefused(CanalError):
+    """A destination cannot be moved, paused or resumed like this. The text says why, and what to do."""
 
 
 class SnapshotRefused(CanalError):
@@ -408,3 +416,25 @@ class FileUnusable(ConfigError):
         super().__init__(file, key or ("(line)" if line else "(file)"), "", "a properties file", line)
         self.args = (f"{file}:{line}: {reason}" if line else f"{file} {reason}",)
         self.reason = reason
+
+
+class FileMissing(FileUnusable):
+    """A destination has no file, and canal.properties does not have what it needs.
+
+    file: the path where the file is expected.
+    key: the key that is missing.
+    expected: its accepted values.
+    """
+
+    def __init__(self, file: str, key: str, expected: str) -> None:
+        super().__init__(file, f"does not exist; {key} = '': expected {expected}", key=key)
+
+
+class FilesMissing(CanalError):
+    """A node has no destination to run, because their files are missing. They can come back by themselves."""
+
+    retryable = True
+
+
+class DestinationUnknown(CanalError):
+    """A command names a destination that the configuration does not have."""

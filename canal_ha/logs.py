@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
@@ -28,7 +30,7 @@ from typing import Any, cast
 import structlog
 
 from canal_ha import steady_time
-from canal_ha.model.excerpt import STEERING, json_text
+from canal_ha.model.excerpt import STEERING, excerpt, json_text
 from canal_ha.model.position import LogPosition
 from canal_ha.private_files import make_directory, opener, tighten
 
@@ -37,6 +39,12 @@ Log = structlog.stdlib.BoundLogger
 ROTATE_BYTES = 100 * 1024 * 1024
 ROTATE_FILES = 10
 ROTATE_AGAIN_S = 60.0
+SPARED_LINES = 10  # of an event, in SPARED_S
+SPARED_S = 60.0
+TAIL_BYTES = 64 * 1024
+TAIL_LINES = 200
+
+NODE_NAME = "canal"  # of the node's own directory and file
 
 _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"
@@ -56,6 +64,46 @@ def bound(destination: str, **keys: object) -> Log:
     """Return a logger that writes to logs/<destination>/<destination>.log and adds `keys` to each line."""
     log: Log = _wrap(_DESTINATIONS).bind(destination=destination, **keys)
     return log
+
+
+class Spared:
+    """A log for events that data from outside can repeat: SPARED_LINES of an event in SPARED_S. Safe in any thread.
+
+    The last of them has `more_lines_in_s`, and the first one after them `left_out`. Texts are cut.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float] = steady_time.seconds) -> None:
+        """Write to a log. clock: seconds that only go on."""
+        self._log = log
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._spans: dict[str, tuple[float, int]] = {}  # event -> when its span began, and its lines since
+
+    def info(self, event: str, **keys: object) -> None:
+        """Write a line."""
+        self._write(self._log.info, event, keys)
+
+    def warning(self, event: str, **keys: object) -> None:
+        """Write a line."""
+        self._write(self._log.warning, event, keys)
+
+    def _write(self, write: Callable[..., object], event: str, keys: Mapping[str, object]) -> None:
+        now = self._clock()
+        with self._lock:
+            begun, lines = self._spans.get(event, (now, 0))
+            left_out = 0
+            if now - begun >= SPARED_S:
+                begun, left_out, lines = now, max(lines - SPARED_LINES, 0), 0
+            lines += 1
+            self._spans[event] = (begun, lines)
+        if lines > SPARED_LINES:
+            return
+        shown = {key: excerpt(value) if isinstance(value, str) else value for key, value in keys.items()}
+        if left_out:
+            shown["left_out"] = left_out
+        if lines == SPARED_LINES:
+            shown["more_lines_in_s"] = round(begun + SPARED_S - now)
+        write(event, **shown)
 
 
 def cursor_persisted(destination: str, client_id: int, cursor: LogPosition, ip: str = "") -> None:
@@ -118,6 +166,26 @@ def to_stderr() -> None:
     root.setLevel(logging.ERROR)
     own.setLevel(logging.INFO)
     _install(root, stream)
+
+
+def tail(log_dir: Path, destination: str = "") -> list[str]:
+    """Return the last lines of a log file, TAIL_LINES at most; none without a file. Blocks.
+
+    log_dir: as in `setup`.
+    destination: whose log; "" for the node's own.
+    """
+    name = destination or NODE_NAME
+    if not _is_directory_name(name):
+        return []
+    try:
+        with open(log_dir / name / f"{name}.log", "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode(errors="replace")
+    except (FileNotFoundError, ValueError):  # a name can have a character that no file's has
+        return []
+    lines = text.splitlines()
+    return lines[1 if size > TAIL_BYTES else 0 :][-TAIL_LINES:]
 
 
 def close() -> None:
@@ -232,7 +300,7 @@ class _LogFiles:
         self._log_dir = log_dir
         self._formatter = formatter
         self._handlers: dict[Path, logging.Handler] = {}
-        self.node_file = log_dir / "canal" / "canal.log"
+        self.node_file = log_dir / NODE_NAME / f"{NODE_NAME}.log"
 
     def open(self, path: Path) -> logging.Handler:
         handler = self._handlers.get(path)
@@ -256,7 +324,7 @@ class _LogFiles:
 
     def cursor_file(self, record: logging.LogRecord) -> Path:
         name = str(record.__dict__["destination"])
-        return self._log_dir / name / "meta.log" if _is_directory_name(name) else self._log_dir / "canal" / "meta.log"
+        return self._log_dir / name / "meta.log" if _is_directory_name(name) else self._log_dir / NODE_NAME / "meta.log"
 
 
 class _Routed(logging.Handler):

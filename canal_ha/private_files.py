@@ -51,3 +51,19 @@ def tighten(path: Path) -> None:
 def _is_shared(directory: Path) -> bool:
     shares = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP
     return directory.stat().st_mode & shares == shares
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, durably: after a crash it has the old content or the new one. Raises OSError."""
+    make_directory(path.parent)
+    beside = path.with_name(path.name + ".new")
+    with open(beside, "wb", opener=opener) as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    beside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -25,6 +25,34 @@ def unconfigured() -> Iterator[None]:
     logs.close()
 
 
+class _Lines:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def warning(self, event: str, **keys: object) -> None:
+        self.lines.append((event, keys))
+
+
+def test_an_event_that_data_repeats_has_ten_lines_a_minute() -> None:
+    """The last one says so, the next one has the number of those left out, and other events have their own ten."""
+    kept, now = _Lines(), [0.0]
+    log = logs.Spared(kept, lambda: now[0])  # type: ignore[arg-type] # the part of a log that the test calls
+    for number in range(1000):
+        now[0] += 0.001
+        log.warning("table.gone", table="x" * 5000, number=number)
+    log.warning("other")
+    assert [event for event, _ in kept.lines] == ["table.gone"] * 10 + ["other"]
+    assert [("more_lines_in_s" in keys, len(str(keys.get("table")))) for _, keys in kept.lines[8:10]] == [
+        (False, 500),
+        (True, 500),
+    ]
+    now[0] += 60
+    log.warning("table.gone", table="y")
+    assert kept.lines[-1] == ("table.gone", {"table": "y", "left_out": 990})
+
+
 def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 

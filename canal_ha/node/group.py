@@ -64,6 +64,11 @@ class GroupOrigin:
         """Raise SnapshotRefused."""
         raise SnapshotRefused("it merges several servers: take the snapshot through a destination of one of them")
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """Return that of the first source that shows the table."""
+        found = (origin.definition(schema, table) for origin in self._origins)
+        return next((text for text in found if text), None)
+
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. Every source does it, even if another one fails."""
         places = None if cursors is None else [parts(self._config, cursor) for cursor in cursors]

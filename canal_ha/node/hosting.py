@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, gatherResults
@@ -18,6 +19,8 @@ from canal_ha.instance.instance import Instance
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.assembly import Assembly
 from canal_ha.node.instance_log import InstanceLog
+from canal_ha.node.pause_file import is_paused
+from canal_ha.node.queues import Queues
 from canal_ha.server.audit import Audit
 
 LOG = logs.get(__name__)
@@ -28,7 +31,9 @@ START_AGAIN_S = 5.0  # on a node of its own, after an instance gave up
 class Hosting:
     """The instances of this node. Implements cluster.Owner.
 
+    queues: writes their changes to Kafka, if so configured.
     configured: the destinations that could run here, by name.
+    claims: how often each has begun to run here.
     """
 
     def __init__(self, config: CanalConfig, reactor: Any, embedded: Embedded, audit: Audit) -> None:
@@ -45,7 +50,9 @@ class Hosting:
         self._embedded = embedded
         self._log = InstanceLog(audit)
         self._assembly = Assembly(config, reactor, self._log, embedded.batch_ids)
+        self.queues = Queues(reactor, embedded, self._log)
         self._stopping = False
+        self.claims: Counter[str] = Counter()
         self._under_way: set[str] = set()  # destinations that are starting, or wait for the next attempt
 
     @property
@@ -66,11 +73,16 @@ class Hosting:
         except (MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable) as error:
             self._log.event(instance.config.destination, "instance.unloadable", error=str(error), alarm=True)
             raise
+        if self._embedded.running(instance.config.destination) is not instance:
+            return  # a stop has waited for this start
+        self.queues.start(instance.config)
+        self.claims[instance.config.destination] += 1
 
     async def stop(self, destination: str, reason: StopReason) -> None:
         """Stop serving. In an orderly stop, flush the cursors while this node still owns them."""
         self._log.event(destination, "instance.stopping", reason=reason.value)
         self._audit.note("release", destination=destination, details={"reason": reason.value})
+        await self.queues.stop(destination, orderly=reason.orderly)
         await self._embedded.stop(destination, flush=reason.orderly)
 
     async def flush(self) -> None:
@@ -79,12 +91,19 @@ class Hosting:
         flushed = gatherResults(flushes, consumeErrors=True).addErrback(_flush_broke)
         await DeferredList([flushed, deferLater(self._reactor, FLUSH_WAIT_S)], fireOnOneCallback=True)
 
+    def runs(self, destination: str) -> bool:
+        """Return whether an instance of the destination serves here."""
+        return self._embedded.running(destination) is not None
+
     # ---- without a cluster
 
     async def start_alone(self, destination: str) -> None:
-        """Serve a configured destination. If it cannot start or gives up, try again later."""
+        """Serve a configured destination, unless it is paused. If it cannot start or gives up, try again later."""
         config = self.configured.get(destination)
         if config is None or self._stopping or self._embedded.running(destination) or destination in self._under_way:
+            return
+        if is_paused(config):
+            self._log.event(destination, "instance.paused")
             return
 
         def gave_up(error: CanalError) -> None:
@@ -102,6 +121,11 @@ class Hosting:
         if failure:
             gave_up(failure)
 
+    async def stop_alone(self, destination: str) -> None:
+        """Stop a destination that `start_alone` has started. One that does not run is no error."""
+        await self.queues.stop(destination, orderly=True)
+        await self._embedded.stop(destination)
+
     async def stop_all(self) -> None:
         """Stop every instance here, in good order."""
         self._stopping = True
@@ -114,7 +138,7 @@ class Hosting:
             return
         self._under_way.add(destination)
         self._log.event(destination, "instance.gave_up", error=str(error), again_in_s=START_AGAIN_S, alarm=True)
-        await self._embedded.stop(destination)
+        await self.stop_alone(destination)
         await deferLater(self._reactor, START_AGAIN_S)
         self._under_way.discard(destination)
         await self.start_alone(destination)

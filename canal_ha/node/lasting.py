@@ -12,7 +12,10 @@ HISTORY = "history"  # the table history cannot be written or read
 STANDBY = "standby"  # the source fails, and its standby lacks what was read
 UNLOADABLE = "unloadable"  # this node cannot load the cursors
 UNREADABLE = "unreadable"  # the cursor of one client or more cannot be read
+QUEUE = "queue"  # Kafka does not get the changes
 LOGS = "logs"  # a log file cannot be written
+
+WAIT_MOST_S = 30.0  # of a queue; a longer wait is an alarm
 
 _BEGINS = {
     "cursor.write_failed": UNWRITTEN,
@@ -21,6 +24,8 @@ _BEGINS = {
     "source.standby_behind": STANDBY,
     "instance.unloadable": UNLOADABLE,
     "cursor.unreadable": UNREADABLE,
+    "queue.failed": QUEUE,
+    "queue.waiting": QUEUE,
 }
 _ENDS = {
     "cursor.written_again": (UNWRITTEN,),
@@ -30,6 +35,8 @@ _ENDS = {
     "source.switched": (STANDBY,),
     "instance.started": (UNLOADABLE,),
     "cursor.readable": (UNREADABLE,),
+    "queue.active": (QUEUE,),
+    "queue.ended": (QUEUE,),
     "instance.stopped": (UNWRITTEN, HISTORY, STANDBY, UNREADABLE),
 }
 
@@ -63,3 +70,29 @@ class LastingAlarms:
     def active(self) -> tuple[NodeAlarm, ...]:
         """The alarms of this moment, by destination."""
         return tuple(self._active[key] for key in sorted(self._active))
+
+
+class LastingWait:
+    """When a wait becomes an alarm. Pure.
+
+    told: what the alarm says that it waits for; "" without an alarm.
+    """
+
+    def __init__(self) -> None:
+        self.told = ""
+        self._since: float | None = None
+
+    def tells(self, waits_for: str, now: float) -> bool:
+        """Return whether an alarm begins, or its text changes.
+
+        waits_for: what is waited for; "" for nothing.
+        now: steady seconds.
+        """
+        if not waits_for:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        if now - self._since < WAIT_MOST_S or waits_for == self.told:
+            return False
+        self.told = waits_for
+        return True

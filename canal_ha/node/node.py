@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from canal_ha import logs
-from canal_ha.admin import api
-from canal_ha.admin.actions import actions_of
-from canal_ha.admin.address_file import AddressFile, url_of
-from canal_ha.admin.document import NodeFacts
+from canal_ha.admin.address_file import AddressFile
+from canal_ha.admin.document import NodeFacts, OwnStatus
+from canal_ha.alarms.delivery import AlarmDelivery
+from canal_ha.alarms.handlers import read_handlers
+from canal_ha.alarms.notice import Subject
 from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
 from canal_ha.cluster.session import ZooKeeperSession
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
+from canal_ha.config.effective import of_destination, of_node
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
 from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.standing import Standing
+from canal_ha.model.unready import Unready
+from canal_ha.node import readiness
 from canal_ha.node.accounts_file import AccountsFile
+from canal_ha.node.admin_port import AdminPort
+from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.lasting import LOGS
+from canal_ha.node.lone_placements import LonePlacements
 from canal_ha.node.operator_token import write_token
+from canal_ha.node.pause_file import is_paused
 from canal_ha.node.processor_wait import ProcessorWait
 from canal_ha.node.scanning import Scan
+from canal_ha.node.told_alarms import ToldAlarms, subjects
 from canal_ha.server import metrics
 from canal_ha.server.audit import OK, REFUSED, Audit
 from canal_ha.server.audit_file import AuditFile
@@ -39,6 +50,7 @@ from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
+from canal_ha.server.probes import Probes
 from canal_ha.server.service import CanalService
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -46,7 +58,13 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 class Node:
     """See the package."""
 
-    def __init__(self, config: CanalConfig, reactor: Any) -> None:
+    def __init__(self, config: CanalConfig, reactor: Any, batch_ids: BatchIds | None = None) -> None:
+        """Make a node that waits for `start`.
+
+        config: its configuration.
+        reactor: Twisted's.
+        batch_ids: of the process, if it runs one node after another.
+        """
         self._config = config
         self._reactor = reactor
         self._audit_file = AuditFile(config.audit_file) if config.audit_file else None
@@ -55,27 +73,22 @@ class Node:
         self._accounts = AccountsFile(config, reactor, self._audit)
         self._entrance = Entrance(lambda: self._accounts.accounts, reactor, self._audit)
         self._certificates = Certificates(config.tls, self._entrance.certificate_refused) if config.tls else None
-        self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
-        self._hosting = Hosting(config, reactor, self._embedded, self._audit)
+        self.embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured, batch_ids)
+        self._hosting = Hosting(config, reactor, self.embedded, self._audit)
         self._service = CanalService(
-            self._embedded,
+            self.embedded,
             reactor,
             host=config.ip,
             port=config.port,
             entrance=self._entrance,
             certificates=self._secured("client"),
-            limits=PortLimits(
-                config.login_timeout_s,
-                config.connections_max,
-                config.address_connections_max,
-                config.ahead_bytes,
-                config.reply_bytes,
-            ),
+            limits=_limits(config),
             max_frame_bytes=config.max_frame_bytes,
         )
         self._heartbeat = Heartbeat(reactor, ProcessorWait())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
+        self._admin: AdminPort | None = None
         self._address_file = AddressFile(config.status_address_file)
         self._cluster: Cluster | None = None
         if config.zk_servers:
@@ -88,7 +101,11 @@ class Node:
                 log=log,
             )
             self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address, log=log)
-        self._scan = Scan(config, reactor, self._hosting.configured, self._begin, self._end, self._audit)
+        self._scan = Scan(config, reactor, self._hosting.configured, self.begin, self.end, self._audit, self._apply)
+        handlers = read_handlers(config.alarm_file) if config.alarm_file else {}
+        deliveries = [AlarmDelivery(name, handler) for name, handler in handlers.items()]
+        self._told = ToldAlarms(node_address(config), reactor, self._subjects, deliveries)
+        self._started = self._stopping = False
 
     # ---- life
 
@@ -101,23 +118,28 @@ class Node:
             self._service.start()
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
         self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
-        if self._accounts.accounts.is_open:
+        if self._accounts.accounts.is_open and self._config.admin_http_port >= 0:
             self._entrance.operator_token = write_token(self._config.operator_token_file)
         self._open_side_ports()
         if self._cluster:
             await self._cluster.start()
             self._warn_of_open_znodes()
         for instance in self._config.destinations:
-            await self._begin(instance)
+            await self.begin(instance)
         self._scan.start(self._config.refused)
         self._accounts.start()
+        self._told.start()
+        self._started = True
 
     async def stop(self) -> None:
         """Flush cursors, stop accepting, let go of what runs here, close the ports.
 
         The first flush comes before anything that a client can delay. The last one has the acknowledgements of the
-        batches that were on their way. Slow replies go on leaving while the destinations are released.
+        batches that were on their way. Slow replies go on leaving while the destinations are released. The handlers of
+        alarms come last: a receiver that hangs delays nothing else.
         """
+        self._stopping = True
+        self._told.stop()
         self._scan.stop()
         self._accounts.stop()
         await self._hosting.flush()
@@ -128,12 +150,15 @@ class Node:
         await self._hosting.stop_all()
         await closed
         self._address_file.remove()
+        if self._admin:
+            await self._admin.stop()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         self._heartbeat.stop()
         self._audit.stop()
         if self._audit_file:
             self._audit_file.close()
+        await self._told.close()
 
     def _warn_of_open_znodes(self) -> None:
         """Warn once if everybody who reaches ZooKeeper may change what the cluster keeps there."""
@@ -168,43 +193,58 @@ class Node:
 
     def _open_side_ports(self) -> None:
         config, status = self._config, self._status
-        facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
-        api_port: Any = api.listen(
-            self._reactor,
-            config.admin_http_bind,
-            config.admin_http_port,
-            facts,
-            status,
-            self._entrance,
-            actions_of(self._embedded.switch_source, self._embedded.change_snapshot),
-            self._alarms,
-            (config.register_ip, config.ip),
-            self._secured("admin"),
-        )
-        if api_port:
-            self._ports.append(api_port)
-            self._status_port = api.port_of(api_port)
-            secured = self._secured("admin") is not None
-            self._address_file.write(url_of(api_port.getHost().host, self._status_port, tls=secured))
+        probes = Probes(self.unready, self._takes_traffic)
+        if config.admin_http_port >= 0:
+            facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
+            self._admin = AdminPort(
+                config,
+                self._reactor,
+                OwnStatus(facts, status, self.alarms, self.unready),
+                self._entrance,
+                self.embedded,
+                self._cluster,
+                self._cluster.mover if self._cluster else LonePlacements(node_address(config), self._hosting),
+                self._secured("admin"),
+                self.configuration,
+                probes,
+            )
+            self._status_port = self._admin.start()
+            self._address_file.write(self._admin.url)
         collector = metrics.CanalCollector(
             status,
             self._service.counters,
             kernel.BUILD,
-            alarms=self._alarms,
+            alarms=self.alarms,
             heartbeat=self._heartbeat,
             audit=self._audit_file,
+            standing=self.standing,
+            lost_notices=lambda: self._told.lost,
         )
         metrics_port = metrics.listen(
-            self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind, self._secured("metrics")
+            self._reactor,
+            config.metrics_port,
+            collector,
+            self._entrance,
+            config.metrics_bind,
+            self._secured("metrics"),
+            probes,
         )
         if metrics_port:
             self._ports.append(metrics_port)
 
     def _status(self) -> Sequence[InstanceStatus]:
-        """Return the figures of every instance here, with the connections that read it."""
-        return [replace(each, readers=self._service.readers(each.destination)) for each in self._embedded.status()]
+        """Return the figures of every instance here, with the connections or the queue that take its rows."""
+        return [
+            replace(
+                each,
+                readers=self._service.readers(each.destination),
+                queue=self._hosting.queues.status(each.destination),
+            )
+            for each in self.embedded.status()
+        ]
 
-    def _alarms(self) -> tuple[ConfigAlarm | NodeAlarm, ...]:
+    def alarms(self) -> tuple[ConfigAlarm | NodeAlarm, ...]:
+        """Return what needs a person here."""
         unwritten = [
             NodeAlarm(LOGS, "", f"{path} {failure.text}", failure.since) for path, failure in logs.failures().items()
         ]
@@ -215,6 +255,61 @@ class Node:
             *unwritten,
             *filter(self._concerns_us, self._hosting.alarms),
         )
+
+    def configuration(self, destination: str) -> dict[str, Any] | None:
+        """Return the settings in use, of a destination or, for "", of the node; None for an unknown destination.
+
+        A destination on standby has those with which it would run here.
+        """
+        current = self._scan.current
+        if not destination:
+            return {
+                "main_file": str(self._config.main_file),
+                "destinations": sorted(self._hosting.configured),
+                "settings": [asdict(each) for each in of_node(self._config, current)],
+            }
+        config = self._hosting.configured.get(destination)
+        if config is None:
+            return None
+        settings = [asdict(each) for each in of_destination(current, config)]
+        return {"destination": destination, "settings": settings}
+
+    def _subjects(self) -> Iterator[tuple[Subject, str]]:
+        return subjects(self.alarms(), self.embedded.status(), self.unready())
+
+    def unready(self) -> tuple[Unready, ...]:
+        """Return what this node should do, and does not do now. Lazy destinations start when a client wants them."""
+        if self._stopping:
+            return (readiness.STOPPING,)
+        if not self._started:
+            return (readiness.STARTING,)
+        if self._cluster and not self._cluster.connected:
+            return (readiness.NO_ZOOKEEPER,)
+        configured, running = self._hosting.configured, frozenset(self.embedded.destinations)
+        wanted = [name for name, config in configured.items() if not config.lazy]
+        if self._cluster:
+            found = readiness.unready_in_cluster(wanted, running, self._cluster.states())
+        else:
+            idle = [name for name in wanted if name not in running and not is_paused(configured[name])]
+            found = readiness.unready_alone(idle, running)
+        return (*found, *readiness.unready_files(self._scan.alarms))
+
+    def _takes_traffic(self, unready: Sequence[Unready]) -> bool:
+        """Whether clients may be sent here. In a cluster every destination that could run here counts."""
+        able: Collection[str] = self._hosting.configured
+        if not self._cluster:
+            lazy = [name for name, config in self._hosting.configured.items() if config.lazy and not is_paused(config)]
+            able = (*self.embedded.destinations, *lazy)
+        return readiness.takes_traffic(unready, able)
+
+    def standing(self) -> Standing:
+        """Return this node's part in its cluster."""
+        claims = self._hosting.claims
+        states = {name: "running" if self._hosting.runs(name) else "stopped" for name in self._hosting.configured}
+        if not self._cluster:
+            return Standing(not self.unready(), states=states, claims=claims)
+        states |= {name: state.lower() for name, (state, _) in self._cluster.states().items()}
+        return Standing(not self.unready(), self._cluster.connected, self._cluster.sessions, states, claims)
 
     def _concerns_us(self, alarm: NodeAlarm) -> bool:
         """Whether an alarm still counts: a destination that another node runs could be loaded there."""
@@ -236,19 +331,27 @@ class Node:
 
     # ---- destinations come and go
 
-    async def _begin(self, config: InstanceConfig) -> None:
+    async def begin(self, config: InstanceConfig) -> None:
+        """Run a destination, or join the race for it. A lazy one waits for a SUBSCRIBE."""
         self._hosting.configured[config.destination] = config
         if self._cluster:
-            self._cluster.add(config.destination, race=not config.lazy)
+            self._join(self._cluster, config, race=not config.lazy)
         elif not config.lazy:
             await self._hosting.start_alone(config.destination)
 
-    async def _end(self, destination: str) -> None:
+    async def end(self, destination: str) -> None:
+        """Undo `begin`, in good order. Unknown destinations are no error."""
         self._hosting.configured.pop(destination, None)
         if self._cluster:
             await self._cluster.remove(destination)
         else:
-            await self._embedded.stop(destination)
+            await self._hosting.stop_alone(destination)
+
+    def _apply(self, config: CanalConfig) -> None:
+        """Use the limits of a changed canal.properties."""
+        if config.connections_max > self._config.connections_max:
+            raise_limit(config.connections_max)
+        self._service.set_limits(_limits(config))
 
     async def _demanded(self, destination: str) -> None:
         """A SUBSCRIBE named a destination that does not run here: a lazy one starts, or joins the race, now."""
@@ -256,9 +359,13 @@ class Node:
         if config is None or not config.lazy:
             return
         if self._cluster:
-            self._cluster.add(destination)
+            self._join(self._cluster, config, race=True)
         else:
             await self._hosting.start_alone(destination)
+
+    def _join(self, cluster: Cluster, config: InstanceConfig, *, race: bool) -> None:
+        preferred = set(config.preferred_labels) <= set(self._config.labels)
+        cluster.add(config.destination, race=race, preferred=preferred)
 
     def _status_address(self) -> str:
         """host:port of the status endpoint as other machines call it, with https:// for TLS; "" without one."""
@@ -269,3 +376,13 @@ class Node:
             bind = node_address(self._config).rpartition(":")[0]
         scheme = "https://" if self._secured("admin") else ""
         return f"{scheme}{bind}:{self._status_port}"
+
+
+def _limits(config: CanalConfig) -> PortLimits:
+    return PortLimits(
+        config.login_timeout_s,
+        config.connections_max,
+        config.address_connections_max,
+        config.ahead_bytes,
+        config.reply_bytes,
+    )

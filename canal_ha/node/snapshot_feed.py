@@ -53,6 +53,7 @@ class SnapshotFeed:
             limits=_limits(config, state),
             failing=failing,
             ended=lambda ended: request.snapshot_ended(ended.text),
+            await_taken=request.await_taken,
             name=f"snapshot-{config.destination}-{request.client_id}",
         )
 

@@ -136,6 +136,10 @@ class Upstreams:
         """See Origin."""
         return self._now.view.tables()
 
+    def definition(self, schema: str, table: str) -> str | None:
+        """See Origin."""
+        return self._now.tables.fetch(schema, table)
+
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. A cursor of another server needs nothing of this one's history."""
         now = self._now

@@ -7,7 +7,7 @@ import time
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from canal_ha.node.lasting import HISTORY, STANDBY, UNWRITTEN, LastingAlarms
+from canal_ha.node.lasting import HISTORY, QUEUE, STANDBY, UNWRITTEN, WAIT_MOST_S, LastingAlarms, LastingWait
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -34,6 +34,19 @@ def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
     alarms.event("g", "history.unavailable", "no room", "g/1", 5.0)
     assert [each.alarm for each in alarms.active] == [HISTORY, STANDBY]
     alarms.event("g", "instance.stopped", "", "", 6.0)
+    assert alarms.active == ()
+
+
+def test_a_queue_that_waits_for_long_is_an_alarm() -> None:
+    """A short wait is none. A wait for something else is the same alarm with another text; work ends it."""
+    wait = LastingWait()
+    assert [wait.tells(*each) for each in (("a", 0.0), ("b", WAIT_MOST_S - 1), ("", WAIT_MOST_S))] == [False] * 3
+    assert [wait.tells("a", at) for at in (40.0, 40 + WAIT_MOST_S, 45 + WAIT_MOST_S)] == [False, True, False]
+    assert (wait.tells("b", 50 + WAIT_MOST_S), wait.told) == (True, "b")
+    alarms = LastingAlarms()
+    alarms.event("a", "queue.waiting", "it waits", "", 1.0)
+    assert [(each.alarm, each.text) for each in alarms.active] == [(QUEUE, "a: it waits")]
+    alarms.event("a", "queue.active", "", "", 2.0)
     assert alarms.active == ()
 
 

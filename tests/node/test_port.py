@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.thread_runtime import now
 from canal_ha.errors import CanalError, ConnectionLost
 from canal_ha.wire import scramble
 from canal_ha.wire.packets import client_frame
@@ -92,8 +93,8 @@ def test_length_bombs_of_those_who_are_known(node: Node) -> None:
     """After authentication the limit is canal.max.frame.bytes."""
     with connector(node) as client:
         client.subscribe()
-        assert client._link is not None
-        client._link.send(struct.pack(">i", 2**30))
+        assert client._calls._link is not None
+        now(client._calls._link.send(struct.pack(">i", 2**30)))
         with pytest.raises(ConnectionLost):
             client.get_without_ack(1, 0)
 

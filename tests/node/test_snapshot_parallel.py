@@ -145,11 +145,11 @@ def test_one_of_the_connections_is_killed(
     table = filled(source_server, database, 60)
     killed: list[int] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int) -> RawRows:
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
         if not killed and "`id` > 30" in sql and "LIMIT 3" in sql:
             killed.append(int(session.query("SELECT CONNECTION_ID() AS id")[0]["id"]))
             source_server.execute(f"KILL {killed[0]}")
-        return read_rows(session, sql, most_bytes)
+        return read_rows(session, sql, most_bytes, memory)
 
     monkeypatch.setattr(READ_ROWS, reading)
     copy = Copy({table: ("id",)})
