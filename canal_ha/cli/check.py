@@ -7,14 +7,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import click
 
+from canal_ha.alarms.handlers import read_handlers
 from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
+from canal_ha.config import keys
 from canal_ha.config.listeners import check_listeners
-from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, QueueConfig
 from canal_ha.config.tls import unverified
 from canal_ha.errors import CanalError, ConfigError
 from canal_ha.meta.offline import CursorFiles
@@ -41,12 +44,16 @@ class StoredCursors:
 @click.command()
 @click.option("--conf", type=click.Path(path_type=Path), default=Path("conf"), show_default=True, metavar="DIR")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key, as in `canal-ha server`.")
-def command(conf: Path, sets: tuple[str, ...]) -> None:
-    """Check everything a node needs, one line each with what to do. The exit code is 1 if a check fails."""
+@click.option("--strict", is_flag=True, help="Fail also if there is a warning, such as an unknown key.")
+def command(conf: Path, sets: tuple[str, ...], strict: bool) -> None:
+    """Check everything a node needs, one line each with what to do.
+
+    Exit codes: 0 everything is well; 1 a check fails, or with --strict warns; 2 canal.properties cannot be used.
+    """
     config = load_checked(conf, sets)
     failed = False
     for scope, finding in findings(config):
-        failed |= finding.verdict is Verdict.FAILED
+        failed |= finding.verdict is Verdict.FAILED or (strict and finding.verdict is Verdict.WARNING)
         click.echo(f"{finding.verdict.value:8} {scope:14} {finding.what:14} {finding.text}")
     sys.exit(1 if failed else 0)
 
@@ -70,24 +77,68 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     for instance in config.destinations:
         for finding in _destination(instance, kept.get(instance.destination), clustered=bool(config.zk_servers)):
             yield instance.destination, finding
+        if instance.queue is not None:
+            yield instance.destination, _queue(instance, instance.queue)
+
+
+def _queue(instance: InstanceConfig, queue: QueueConfig) -> Finding:
+    """Ask Kafka whether it can take the changes of a destination."""
+    from canal_ha.pipeline.queue import described, opened  # needs the library of Kafka, which other nodes do without
+
+    try:
+        target = opened(described(instance, queue))
+        try:
+            return Finding(Verdict.OK, "Kafka", target.check())
+        finally:
+            target.close()
+    except CanalError as error:
+        return Finding(Verdict.FAILED, "Kafka", str(error))
 
 
 def _ports(config: CanalConfig) -> Iterator[Finding]:
-    """Yield what keeps the node from opening its ports, and what to know about them."""
+    try:
+        yield from ports(config)
+        yield from _ports_in_use(config)
+    except ConfigError as error:
+        yield Finding(Verdict.FAILED, "ports", str(error))
+
+
+def ports(config: CanalConfig) -> Iterator[Finding]:
+    """Yield what to know about the node's ports. Raises ConfigError for what keeps the node from opening them."""
     from canal_ha.node.accounts_file import read_accounts  # imports the reactor, which other commands do not need
     from canal_ha.server.certificates import Certificates
 
-    try:
-        if warning := check_listeners(config):
-            yield Finding(Verdict.WARNING, "ports", warning)
-        accounts = read_accounts(config)
-        if not accounts.is_open:
-            yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
-        if config.tls:
-            Certificates(config.tls)
-            yield Finding(Verdict.OK, "ports", f"TLS with {config.tls.cert_file} on {', '.join(config.tls.ports)}")
-    except ConfigError as error:
-        yield Finding(Verdict.FAILED, "ports", str(error))
+    if warning := check_listeners(config):
+        yield Finding(Verdict.WARNING, "ports", warning)
+    accounts = read_accounts(config)
+    if not accounts.is_open:
+        yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
+    if config.tls:
+        Certificates(config.tls)
+        yield Finding(Verdict.OK, "ports", f"TLS with {config.tls.cert_file} on {', '.join(config.tls.ports)}")
+    if config.alarm_file:
+        yield Finding(Verdict.OK, "alarms", f"go to {', '.join(read_handlers(config.alarm_file))}")
+
+
+def _ports_in_use(config: CanalConfig) -> Iterator[Finding]:
+    """Yield a warning for each port of the node that a program has now."""
+    for key, bind, port in (
+        (keys.PORT, config.ip, 0 if config.without_netty else config.port),
+        (keys.METRICS_PORT, config.metrics_bind, config.metrics_port),
+        (keys.ADMIN_PORT, config.admin_http_bind, config.admin_http_port),
+    ):
+        if port <= 0:
+            continue
+        with socket(AF_INET6 if ":" in bind else AF_INET) as probe:
+            probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)  # as the node does: closed connections keep no port
+            try:
+                probe.bind((bind, port))
+            except OSError as error:
+                text = (
+                    f"{key.name} = {port} cannot be opened ({error.strerror}): expected while the node runs; otherwise"
+                    " stop the program that has the port, or choose another one"
+                )
+                yield Finding(Verdict.WARNING, "ports", text)
 
 
 def _zookeeper(config: CanalConfig, kept: dict[str, StoredCursors]) -> Iterator[Finding]:

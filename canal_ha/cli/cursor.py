@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from canal_ha.cli.configured import configured
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.cluster.cursors import CursorNodes
-from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
@@ -62,6 +61,9 @@ class Chosen:
         return as_read(instance, [cursor], self.cursors.servers(self.destination))
 
 
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything and print what would change; change nothing.")
+
+
 @click.group()
 def command() -> None:
     """Show a client's cursor, or move it: forward to skip changes, back to read them again."""
@@ -97,7 +99,8 @@ def show(**given: Any) -> None:
 @command.command(name="set")
 @options
 @click.option("--to", "to", required=True, metavar="POSITION", help=FORMS)
-def set_cursor(to: str, **given: Any) -> None:
+@DRY_RUN
+def set_cursor(to: str, dry_run: bool, **given: Any) -> None:
     """Move the cursor; a running destination continues from there."""
     try:
         place = Place.parse(to)
@@ -122,12 +125,13 @@ def set_cursor(to: str, **given: Any) -> None:
             position = position.beside(cursor.parts) if place.part else position
         else:
             raise click.UsageError("without --conf, which names the MySQL server, --to takes only JOURNAL:OFFSET")
-        _move(chosen, cursor, position)
+        _move(chosen, cursor, position, dry_run=dry_run)
 
 
 @command.command()
 @options
-def reset(**given: Any) -> None:
+@DRY_RUN
+def reset(dry_run: bool, **given: Any) -> None:
     """Move the cursor to the start of a new client: canal.instance.master.*, else the newest position."""
     with ExitStack() as stack:
         chosen = choose(stack, **given)
@@ -135,7 +139,7 @@ def reset(**given: Any) -> None:
             raise click.UsageError("reset needs --conf, which names the start of a new client")
         cursor = _cursor(chosen)
         position = _ask_source(chosen.as_read(chosen.instance, cursor), lambda view: view.start(None))
-        _move(chosen, cursor, position)
+        _move(chosen, cursor, position, dry_run=dry_run)
 
 
 def choose(
@@ -157,13 +161,7 @@ def choose(
         znodes = stack.enter_context(BlockingZnodes(zk, zk_access, read_only=False))
         return Chosen(destination, client_id, CursorNodes(znodes), None, None)
     assert conf is not None
-    config = load_usable(conf, (), os.environ)
-    for refused in config.refused:
-        if refused.destination == destination:
-            raise refused.error
-    instance = next((each for each in config.destinations if each.destination == destination), None)
-    if instance is None:
-        raise click.UsageError(f"{conf} configures no destination {destination}")
+    config, instance = configured(conf, destination)
     if instance.cursor_place is CursorPlace.MEMORY:
         raise LocalProtocolError(f"cursors of {destination} exist only in its node's memory (memory-instance)")
     if instance.cursor_place is CursorPlace.ZOOKEEPER:
@@ -206,7 +204,7 @@ def _cursor(chosen: Chosen) -> LogPosition:
     return cursor
 
 
-def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition) -> None:
+def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run: bool) -> None:
     node = chosen.file_node
     if node is not None and _listens(node.ip or "127.0.0.1", node.port):
         raise LocalProtocolError(
@@ -214,6 +212,9 @@ def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition) -> None:
         )
     if chosen.instance is not None and not chosen.instance.decode.gtid_on:
         position = replace(position, gtid="")
+    if dry_run:
+        click.echo(f"{chosen.destination}, client {chosen.client_id}: would move from {cursor} to {position}")
+        return
     chosen.cursors.write(chosen.destination, chosen.client_id, position)
     click.echo(f"{chosen.destination}, client {chosen.client_id}: moved from {cursor} to {position}")
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from canal_ha.admin.address_file import read_address
-from canal_ha.cli.access import access_options, http_access
+from canal_ha.cli.access import access_options, first_line, http_access
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import DEFAULT_URL, post
 from canal_ha.config.load import load_usable
@@ -23,6 +23,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def destination_node_options(command: Command) -> Command:
     """Add --url, --conf and the options of the login to a command, which passes them to DestinationNode."""
+    return _node_options(command, "the node that runs it")
+
+
+def any_node_options(command: Command) -> Command:
+    """Add the same options to a command that any node of the cluster can answer."""
+    return _node_options(command, "any node of the cluster")
+
+
+def _node_options(command: Command, which: str) -> Command:
     command = access_options(command)
     command = click.option(
         "--conf",
@@ -30,17 +39,21 @@ def destination_node_options(command: Command) -> Command:
         metavar="DIR",
         help="Configuration directory, as in `canal-ha server`; excludes --url.",
     )(command)
-    return click.option(
-        "--url", help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]"
-    )(command)
+    return click.option("--url", help=f"Status endpoint of {which}: canal.admin.http.port.  [default: {DEFAULT_URL}]")(
+        command
+    )
 
 
 def at_home(config: CanalConfig, access: HttpAccess) -> tuple[str, HttpAccess]:
-    """Return the status endpoint of the node that runs with a configuration on this machine, and how to log in.
+    """Return the status endpoint of the node that runs with a configuration on this machine, and the login there.
 
-    access: the login. Over TLS, without authorities of its own, it is for the node's own certificate alone.
-    Raises NodeUnreachable if no such node runs: whoever listens on the configured port gets no login.
+    config: of the node.
+    access: the login. Without an account, the node's operator logs in. Over TLS, without authorities, the login is for
+        the node's own certificate alone.
+    Raises OSError; NodeUnreachable if no such node runs: whoever listens on the configured port gets no login.
     """
+    if not (access.user or access.token) and config.operator_token_file.is_file():
+        access = replace(access, token=first_line(config.operator_token_file))
     url = read_address(config.status_address_file)
     if url.startswith("https://") and config.tls and not access.tls_ca:
         access = replace(access, certificate=config.tls.cert_file)
@@ -70,16 +83,14 @@ class DestinationNode:
         if url and conf:
             raise click.UsageError("--url and --conf exclude each other")
         self._destination = destination
+        access = http_access(user, password_file, tls_ca, token_file)
         if conf:
             config = load_usable(conf, (), os.environ)
-            if not (user or token_file) and config.operator_token_file.is_file():
-                token_file = config.operator_token_file
-            access = http_access(user, password_file, tls_ca, token_file)
             self.url, self.access = at_home(config, access)
             return
         url = url or DEFAULT_URL
         self.url = url if "://" in url else f"http://{url}"
-        self.access = http_access(user, password_file, tls_ca, token_file)
+        self.access = access
 
     def post(
         self, action: str, body: Any, shape: Mapping[str, Any], refused: type[CanalError], timeout_s: float

@@ -1,11 +1,12 @@
-"""Readable durations, sizes and texts. A negative figure is unknown and prints as `-`."""
+"""Readable texts, positions, queues and snapshots, for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from canal_ha.model.excerpt import printable
+from canal_ha.model.figures import duration
 
 
 def lines(text: str) -> str:
@@ -13,27 +14,42 @@ def lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def duration(seconds: float) -> str:
-    """Format a duration in at most two units, from tenths of a second to days."""
-    if seconds < 0:
-        return "-"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, hours = int(seconds) // 60, int(seconds) // 3600
-    if hours < 1:
-        return f"{minutes} min {int(seconds) % 60} s"
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+def too_late(seconds: float, most: float) -> str:
+    """Say that a client is farther behind its source than --max-lag allows."""
+    return f"it is {duration(seconds)} behind its source; --max-lag is {duration(most)}"
 
 
-def size(count: int) -> str:
-    """Format a number of bytes in binary units."""
-    if count < 0:
+def position(value: Mapping[str, Any] | None) -> str:
+    """Format journal:offset; with several sources, one for each with its number as prefix."""
+    if not value:
         return "-"
-    value, unit = float(count), 0
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    while value >= 1024 and unit < len(units) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{value:.1f} {units[unit]}"
+    if not value.get("part"):
+        return f"{value['journal']}:{value['offset']}"
+    parts = sorted((value, *value.get("others", ())), key=lambda each: int(each["part"]))
+    return ", ".join(f"{each['part']}/{each['journal']}:{each['offset']}" for each in parts)
+
+
+def queue_line(destination: str, queue: Mapping[str, Any]) -> str:
+    """Format how much Kafka has of a destination. queue: as in a node's answer."""
+    lag = "lag unknown" if queue["lag_s"] < 0 else f"{duration(queue['lag_s'])} behind"
+    waits = f"; the node waits for {queue['waits_for']}" if queue["waits_for"] else ""
+    return (
+        f"{destination}: to Kafka at {queue['servers']}: {queue['rows']} rows in {queue['commits']} transactions, up to"
+        f" {position(queue['position'])}, {lag}{waits}"
+    )
+
+
+def queue_problems(destination: str, queue: Mapping[str, Any], max_lag: float) -> Iterator[str]:
+    """Yield why Kafka does not get the changes of a destination. The reason of an error is an alarm of the node.
+
+    destination: its name.
+    queue: as in a node's answer.
+    max_lag: seconds behind its source from which Kafka is a problem.
+    """
+    if queue["waits_for"]:
+        yield f"{destination}: Kafka does not get its changes: the node waits for {queue['waits_for']}"
+    if queue["lag_s"] > max_lag:
+        yield f"{destination}, Kafka: {too_late(queue['lag_s'], max_lag)}"
 
 
 def speed_of(state: Mapping[str, Any]) -> str:

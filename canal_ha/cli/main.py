@@ -7,17 +7,22 @@ from importlib import import_module
 
 import click
 
-from canal_ha.errors import CanalError, ConfigError
+from canal_ha.errors import CanalError, ConfigError, OptionInvalid
+from canal_ha.model.excerpt import message
+from canal_ha.version import VERSION
 
 COMMANDS = {
     "server": "Run a node: follow MySQL and serve canal's protocol.",
     "client": "Print the changes of a destination.",
-    "pipeline": "Write changes through Spark to Parquet, Delta or MySQL; check and inspect such a pipeline.",
+    "pipeline": "Run a pipeline on Spark or in this process, check it, or show its progress.",
     "decode": "Turn binlog files into rows or entries, without a server.",
     "cursor": "Show a client's cursor, or move it.",
     "snapshot": "Read the existing rows of tables into a client's stream.",
+    "destination": "Show where destinations run; move, pause and resume them.",
     "source": "Move a running destination between its master and its standby.",
+    "filter": "Try a table filter before a client uses it.",
     "check": "Check a configuration and the servers that it names.",
+    "config": "Show, check or compare a configuration.",
     "status": "Show destinations, their owners, their clients and their lag.",
     "version": "Print versions and which kernel decodes rows.",
 }
@@ -45,6 +50,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, message="canal-ha %(version)s")
 def group() -> None:
     """canal-ha: change data capture for MySQL and MariaDB that speaks canal's protocol."""
 
@@ -54,8 +60,8 @@ def main() -> None:
     try:
         group(prog_name="canal-ha")
     except ConfigError as error:
-        click.echo(f"canal-ha: {error}", err=True)
+        click.echo(f"canal-ha: {message(str(error), lines=True)}", err=True)
         sys.exit(2)
     except CanalError as error:
-        click.echo(f"canal-ha: {error}", err=True)
+        click.echo(f"canal-ha: {message(str(error), lines=isinstance(error, OptionInvalid))}", err=True)
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -12,13 +13,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
-from canal_ha.cli.figures import duration, lines, size, snapshot_line
+from canal_ha.cli.figures import lines, queue_line, queue_problems, snapshot_line, too_late
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS
 from canal_ha.model.excerpt import some
+from canal_ha.model.figures import duration, size
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -55,7 +57,7 @@ def _ask(access: HttpAccess, open_paths: Sequence[str], node: NodeView) -> Mappi
 
 
 def nobody(servers: str, destinations: int) -> NodeUnreachable:
-    """Return the error for a cluster without a node. servers: of ZooKeeper. destinations: how many it knows."""
+    """Return the error for a cluster without a live node. servers: of ZooKeeper. destinations: how many it knows."""
     known = f"{destinations} destinations below {tree.DESTINATIONS}" if destinations else "no destination"
     return NodeUnreachable(
         f"no node is alive: ZooKeeper at {servers} answers, and has {known} and no node below {tree.CLUSTER}. Is this"
@@ -68,19 +70,20 @@ def document_of(seen: Overview) -> dict[str, Any]:
     return asdict(seen)
 
 
-def show(seen: Overview, console: Console) -> None:
-    """Print the cluster as tables, then the problems."""
-    console.print(picture(seen))
+def show(seen: Overview, console: Console, max_lag: float = math.inf) -> None:
+    """Print the cluster as tables, then the problems. max_lag: see `problems`."""
+    console.print(picture(seen, max_lag))
 
 
-def picture(seen: Overview) -> RenderableType:
-    """Render nodes, destinations, clients and problems."""
+def picture(seen: Overview, max_lag: float = math.inf) -> RenderableType:
+    """Render nodes, destinations, clients and problems. max_lag: see `problems`."""
     parts: list[RenderableType] = [_nodes(seen) if seen.nodes else Text("no node is alive")]
     parts.append(_destinations(seen) if seen.destinations else Text("no destination is known"))
     clients = any(view.clients for view in seen.destinations)
     parts.append(_clients(seen) if clients else Text("no client has subscribed"))
+    parts += [Text(lines(queue_line(view.name, view.queue))) for view in seen.destinations if view.queue]
     parts += [Text(lines(text)) for text in _snapshots(seen, "running", "paused")]
-    parts += [Text(lines(problem), style="red") for problem in problems(seen)]
+    parts += [Text(lines(problem), style="red") for problem in problems(seen, max_lag)]
     return Group(*parts)
 
 
@@ -110,7 +113,7 @@ def _nodes(seen: Overview) -> Table:
                     node.version or "-",
                     node.kernel or "-",
                     duration(node.uptime_s),
-                    "not reached" if node.problem else node.status_address or "-",
+                    "missing" if node.missing else "not reached" if node.problem else node.status_address or "-",
                     ", ".join(runs) or "-",
                     ", ".join(stands_by) or "-",
                 ),
@@ -122,7 +125,8 @@ def _nodes(seen: Overview) -> Table:
 def _destinations(seen: Overview) -> Table:
     table = Table("destination", "runs on", "stands by", "source")
     for view in seen.destinations:
-        runs_on = f"{view.runs_on} (released)" if view.released else view.runs_on or "nobody"
+        nobody = "nobody (paused)" if view.paused else "nobody"
+        runs_on = f"{view.runs_on} (released)" if view.released else view.runs_on or nobody
         table.add_row(*_texts((view.name, runs_on, "\n".join(view.stand_by) or "-", view.source_address or "-")))
     return table
 
@@ -158,24 +162,35 @@ def _cells(client: ClientView) -> tuple[str, ...]:
     )
 
 
-def problems(seen: Overview) -> Iterator[str]:
-    """Yield one line for each problem and for each node without figures."""
+def problems(seen: Overview, max_lag: float = math.inf) -> Iterator[str]:
+    """Yield one line for each problem and for each node without figures.
+
+    seen: the cluster.
+    max_lag: seconds behind its source from which a client, or Kafka, is a problem.
+    """
     for node in seen.nodes:
+        if node.missing:
+            yield (
+                f"{node.address}: missing: it has ended without an orderly stop, or cannot reach ZooKeeper. If it is"
+                " gone for good, run this command with --forget"
+            )
         if node.problem:
             yield f"{node.address}: its figures are missing: {node.problem}"
         yield from (f"{node.address}: {alarm}" for alarm in node.alarms)
     for view in seen.destinations:
-        yield from _problems_of(view)
+        yield from _problems_of(view, max_lag)
     yield from _snapshots(seen, "failed")
 
 
-def _problems_of(view: DestinationView) -> Iterator[str]:
+def _problems_of(view: DestinationView, max_lag: float) -> Iterator[str]:
     if view.problem:
         yield f"{view.name}: {view.problem}"
-    elif not view.runs_on:
+    elif not (view.runs_on or view.paused):
         yield f"{view.name}: no owner; eligible nodes: {len(view.stand_by)}"
     if view.source_error:
         yield f"{view.name}: {view.source_error}"
+    if view.queue:
+        yield from queue_problems(view.name, view.queue, max_lag)
     for client in view.clients:
         if client.problem:
             yield f"{view.name}, client {client.client_id}: {client.problem}"
@@ -185,3 +200,5 @@ def _problems_of(view: DestinationView) -> Iterator[str]:
             yield f"{view.name}, client {client.client_id}: {client.stream.error}"
         for alarm in client.stream.alarms:
             yield f"{view.name}, client {client.client_id}: {MEANINGS.get(alarm, alarm)}"
+        if client.stream.seconds_behind > max_lag:
+            yield f"{view.name}, client {client.client_id}: {too_late(client.stream.seconds_behind, max_lag)}"

@@ -17,7 +17,7 @@ from canal_ha.config.model import CanalConfig
 from canal_ha.config.tls import unverified
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import TableFilter
-from canal_ha.errors import ConfigError
+from canal_ha.errors import CanalError, ConfigError, FileMissing, FilesMissing
 from canal_ha.version import VERSION
 
 log = logs.get(__name__)
@@ -41,7 +41,7 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     config = load_checked(conf_dir, sets)
     about_ports = check_listeners(config)
     if config.refused and not config.destinations and not config.auto_scan:
-        raise config.refused[0].error  # nothing can run, and no scan would read the files again
+        raise _nothing_runs(config)  # and no scan would read the files again
     try:
         logs.setup(config.log_dir, config.log_format)
     except OSError as error:
@@ -61,6 +61,20 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     from canal_ha import node  # installs the reactor, so import it after the configuration is checked
 
     sys.exit(node.serve(config))
+
+
+def _nothing_runs(config: CanalConfig) -> CanalError:
+    """Return why no destination can run.
+
+    A file that is missing can come back by itself, with a file system that is mounted late. That is no ConfigError,
+    whose exit code tells systemd not to try again.
+    """
+    errors = [each.error for each in config.refused]
+    invalid = next((error for error in errors if not isinstance(error, FileMissing)), None)
+    return invalid or FilesMissing(
+        f"{errors[0]}; restore the file, or remove {config.refused[0].destination} from canal.destinations in"
+        f" {config.main_file}"
+    )
 
 
 def load_checked(conf_dir: Path, sets: tuple[str, ...]) -> CanalConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from canal_ha.cli.main import COMMANDS, group
+from canal_ha.cli.main import COMMANDS, group, main
 from canal_ha.version import VERSION
 
 PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
@@ -29,6 +29,11 @@ def test_every_command_is_there(name: str) -> None:
     result = CliRunner().invoke(group, [name, "--help"])
     assert result.exit_code == 0
     assert " ".join(result.output.split()).count(COMMANDS[name].rstrip(".")[:30]) == 1
+
+
+def test_the_version_is_an_option_too() -> None:
+    """`canal-ha --version` was an error."""
+    assert CliRunner().invoke(group, ["--version"], prog_name="canal-ha").output == f"canal-ha {VERSION}\n"
 
 
 def test_an_unknown_command() -> None:
@@ -64,3 +69,14 @@ def test_version_loads_no_networking() -> None:
     assert lines[1].split() in (["kernel", "compiled"], ["kernel", "interpreted"])
     assert lines[2].startswith(f"Python   {sys.version_info.major}.{sys.version_info.minor}")
     assert lines[3].startswith("platform ")
+
+
+def test_a_name_in_an_error_cannot_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has escapes. The exit code stays."""
+    monkeypatch.setattr(sys, "argv", ["canal-ha", "pipeline", "plan", "a\x1b[2J.yaml"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert "a\\x1b[2J.yaml cannot be read" in capsys.readouterr().err

@@ -130,6 +130,21 @@ def test_a_node_with_a_bad_file_is_told() -> None:
     assert f"{A}: instance.properties:3: canal.port = 'x': expected a port; example does not run on this node" in text
 
 
+def test_a_dead_node_is_shown_as_missing() -> None:
+    """It vanished from the table."""
+    text = shown(replace(SEEN, nodes=(*SEEN.nodes, NodeView("10.0.0.3:11111", missing=True))))
+    assert rows(text)[2] == ["10.0.0.3:11111", "-", "-", "-", "missing", "-", "-"]
+    assert "10.0.0.3:11111: missing: it has ended without an orderly stop" in text
+
+
+def test_a_client_beyond_the_limit_is_a_problem() -> None:
+    """--max-lag is for scripts; an unknown lag is not beyond it."""
+    seen = SEEN.with_statuses({A: SAID})
+    late = "example, client 1001: it is 0.2 s behind its source; --max-lag is 0.1 s"
+    assert [each for each in overview.problems(seen, 0.1) if "behind" in each] == [late]
+    assert not [each for each in overview.problems(seen, 0.3) if "behind" in each]
+
+
 def test_a_released_destination_says_so() -> None:
     """When an operator has set `running` to inactive, the owner is shown as released until it stops."""
     released = replace(SEEN.destinations[0], released=True)
@@ -149,12 +164,13 @@ def test_json_has_every_field_by_its_name() -> None:
     document = json.loads(json.dumps(overview.document_of(SEEN.with_statuses({A: SAID}))))
     assert sorted(document) == ["destinations", "nodes"]
     assert sorted(document["nodes"][0]) == [
-        "address", "alarms", "kernel", "problem", "status_address", "uptime_s", "version",
+        "address", "alarms", "kernel", "missing", "problem", "status_address", "uptime_s", "version",
     ]  # fmt: skip
     example, orphan = document["destinations"]
     assert sorted(example) == sorted(orphan)
     assert sorted(example) == [
-        "clients", "name", "problem", "released", "runs_on", "source_address", "source_error", "stand_by",
+        "clients", "name", "paused", "problem", "queue", "released", "runs_on", "source_address", "source_error",
+        "stand_by",
     ]  # fmt: skip
     first, second, third = example["clients"]
     assert [first["client_id"], second["client_id"], third["client_id"]] == [7, 1001, 1002]
@@ -171,3 +187,24 @@ def test_json_has_every_field_by_its_name() -> None:
         "snapshot": json.loads(json.dumps(replace(SNAPSHOT, phase=SnapshotPhase.PAUSED).facts())),
     }
     assert third["stream"] is None
+
+
+def test_the_queue_of_a_destination_is_shown_with_its_problems() -> None:
+    """The cluster tells what one node tells."""
+    queue = {
+        "servers": "k:9092",
+        "position": None,
+        "commits": 0,
+        "rows": 0,
+        "lag_s": 9.0,
+        "waits_for": "k",
+        "error": "",
+    }
+    said = {**SAID, "destinations": [{**SAID["destinations"][0], "queue": queue}]}
+    seen = SEEN.with_statuses({A: said})
+    assert "example: to Kafka at k:9092: 0 rows in 0 transactions, up to -, 9.0 s behind" in shown(seen)
+    found = [each for each in overview.problems(seen, 1.0) if "Kafka" in each]
+    assert found == [
+        "example: Kafka does not get its changes: the node waits for k",
+        "example, Kafka: it is 9.0 s behind its source; --max-lag is 1.0 s",
+    ]

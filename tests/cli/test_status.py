@@ -18,20 +18,28 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from canal_ha.admin.document import NodeFacts, status_document
-from canal_ha.cli import figures, overview, status
+from canal_ha.cli import overview, status
 from canal_ha.client import node_http
 from canal_ha.client.node_answer import STATUS, check
 from canal_ha.cluster.overview import DestinationView, NodeView, Overview
 from canal_ha.config.alarms import refused
 from canal_ha.errors import ConfigError, NodeUnreachable
-from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.instance.status import InstanceStatus, QueueStatus, StreamStatus
+from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.figures import duration, size
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.unready import Unready
 
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=0.0)
 SNAPSHOT = SnapshotState("a1", ("shop.orders", "shop.items"), rows=3000, total=90_000, attempt=1, attempt_rows=3000)
 INSTANCES = (
-    InstanceStatus("lonely", "db2:3306", source_error="no [route] to host"),
+    InstanceStatus(
+        "lonely",
+        "db2:3306",
+        source_error="no [route] to host",
+        queue=QueueStatus("kafka:9092", LogPosition("mysql-bin.000004", 491), 2, 30, 1.5, "the brokers", "no broker"),
+    ),
     InstanceStatus(
         "example",
         "db:3306",
@@ -62,14 +70,16 @@ INSTANCES = (
     ),
 )
 
+LATE = InstanceStatus("late", "db:3306", streams=(StreamStatus(1001, "", "open", seconds_behind=5.0),))
+
 
 @contextmanager
-def serving(body: bytes, code: int = 200) -> Iterator[str]:
+def serving(body: bytes, code: int = 200, path: str = "/api/v1/status") -> Iterator[str]:
     """Serve one answer over HTTP, and yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            assert self.path == "/api/v1/status"
+            assert self.path == path
             self.send_response(code)
             self.end_headers()
             self.wfile.write(body)
@@ -102,6 +112,28 @@ def test_the_table() -> None:
     assert "example, client 1001: its ring is full of batches that it has not acknowledged" in text
     assert "example, client 1002: journal mysql-bin.000001 is gone" in text
     assert next(line for line in text.splitlines() if "1002" in line).count("-") >= 5
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "code"),
+    [
+        (status_document(FACTS, [], 1.0), (), 0),
+        (status_document(FACTS, INSTANCES[:1], 1.0), (), 3),
+        (status_document(FACTS, INSTANCES[1:], 1.0), (), 3),
+        (status_document(FACTS, [], 1.0, unready=[Unready("", "ZooKeeper is not connected")]), (), 3),
+        (status_document(FACTS, [], 1.0, [NodeAlarm("logs", "", "a disk is full", 0.0)]), (), 3),
+        (status_document(FACTS, [LATE], 1.0), (), 0),
+        (status_document(FACTS, [LATE], 1.0), ("--max-lag", "6"), 0),
+        (status_document(FACTS, [LATE], 1.0), ("--max-lag", "4"), 3),
+        (status_document(FACTS, [LATE], 1.0), ("--max-lag", "0"), 2),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_exit_code_tells_whether_there_is_a_problem(
+    document: Any, options: tuple[str, ...], code: int, form: tuple[str, ...]
+) -> None:
+    """It was 0 whatever the tables said."""
+    assert run(document, *options, *form).exit_code == code
 
 
 def test_snapshots_are_shown() -> None:
@@ -154,6 +186,13 @@ def test_something_else_answers(body: bytes, code: int, message: str) -> None:
         node_http.fetch(url)
 
 
+@pytest.mark.parametrize("path", ["/api/v1/destinations/shop/log", "/api/v1/destinations/shop/tables?table=shop.t"])
+def test_a_wrong_log_is_called_a_configuration(path: str) -> None:
+    """The error for a document that no node sends does not take it for a configuration."""
+    with serving(b"[]", path=path) as url, pytest.raises(NodeUnreachable, match="is no answer of a canal-ha node"):
+        node_http.fetch(url, path=path, shape={"lines?": [str]})
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "127.0.0.1:1", "http://nowhere.invalid"])
 def test_nobody_answers(url: str) -> None:
     """The error names the URL and the key to check."""
@@ -167,7 +206,7 @@ def test_nobody_answers(url: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     """A duration has at most two units."""
-    assert figures.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -175,7 +214,7 @@ def test_durations(seconds: float, text: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     """Sizes have binary units."""
-    assert figures.size(count) == text
+    assert size(count) == text
 
 
 WRONG: tuple[Any, ...] = (None, "text", -1, 10**400, 1e308, True, [], [[]], {}, [{}], ["\x1b[2J"])
@@ -250,23 +289,40 @@ def test_texts_of_a_document_do_not_steer_the_terminal() -> None:
     assert json.loads(shown)["node"] == json.loads(json.dumps(document))["node"]
 
 
-def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte ended a wait of five seconds; the answer in total had no limit."""
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_node_that_sends_a_byte_now_and_then_does_not_hold_the_command(
+    head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte ended a wait of five seconds. Later a thread and a connection stayed behind for each question."""
     monkeypatch.setattr(node_http, "WHOLE_S", 0.5)
+    hung_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
             peer, _ = server.accept()
             with peer, suppress(OSError):
+                peer.sendall(head)
                 while True:
                     peer.sendall(b"H")
                     time.sleep(0.05)
+            hung_up.set()
 
-        threading.Thread(target=drip, daemon=True).start()
+        threading.Thread(target=drip, name="server", daemon=True).start()
         began = time.monotonic()
         with pytest.raises(NodeUnreachable, match="not answered completely within"):
             node_http.fetch(f"127.0.0.1:{server.getsockname()[1]}")
         assert time.monotonic() - began < 5
+        assert hung_up.wait(5)
+        assert "status" not in [each.name for each in threading.enumerate()]
+
+
+def test_a_longer_answer_than_the_page_takes_is_refused() -> None:
+    """Each node could send 64 MB every few seconds to whoever looks at the page."""
+    document = json.dumps(status_document(FACTS, INSTANCES, 90_000.0)).encode()
+    with serving(document) as url:
+        assert node_http.get(url, "/api/v1/status", STATUS, node_http.NO_LOGIN, 5, 5, len(document))
+        with pytest.raises(NodeUnreachable, match=f"more than {len(document) - 1} bytes"):
+            node_http.get(url, "/api/v1/status", STATUS, node_http.NO_LOGIN, 5, 5, len(document) - 1)
 
 
 @pytest.mark.parametrize("body", [b'{"error": "' + b"x" * 100_000 + b'"}', b"[" * 60_000])
@@ -281,3 +337,17 @@ def test_a_document_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(node_http, "MOST_BYTES", 1000)
     with serving(b" " * 2000) as url, pytest.raises(NodeUnreachable, match="more than 1000 bytes"):
         node_http.fetch(url)
+
+
+@pytest.mark.parametrize(("queue", "options", "problem"), [
+    (QueueStatus("kafka:9092", lag_s=-1.0, waits_for="its target"), [], "the node waits for its target"),
+    (QueueStatus("kafka:9092", lag_s=90.0), ["--max-lag", "60"], "late, Kafka: it is 1 min 30 s behind its source"),
+    (QueueStatus("kafka:9092", lag_s=90.0), [], ""),
+    (QueueStatus("kafka:9092", lag_s=-1.0), ["--max-lag", "60"], ""),
+])  # fmt: skip
+def test_a_queue_that_waits_or_lags_ends_with_3(queue: QueueStatus, options: list[str], problem: str) -> None:
+    """A wait counts always, and lag against --max-lag. Unknown lag is said to be unknown."""
+    found = run(status_document(FACTS, [InstanceStatus("late", "db:3306", queue=queue)], 1.0), *options)
+    assert found.exit_code == (status.PROBLEM if problem else 0)
+    assert problem in found.output
+    assert ("lag unknown" in found.output) == (queue.lag_s < 0)

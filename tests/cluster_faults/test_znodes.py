@@ -137,7 +137,8 @@ class Cluster:
         )
 
         def ours() -> Shape:
-            mine = shape(self.nodes(), (self.first.address, self.second.address))
+            nodes = {path: node for path, node in self.nodes().items() if not path.startswith(tree.NODES)}  # only ours
+            mine = shape(nodes, (self.first.address, self.second.address))
             if start_cursor:
                 assert CURSOR not in theirs
                 mine.pop(CURSOR, None)

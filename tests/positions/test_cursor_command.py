@@ -61,6 +61,10 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         assert [row.after for row in rows(client, 2)] == [{"id": 1}, {"id": 2}]
         where = ("--destination", "example", "--conf", str(node.conf))
         for to in (f"{journal}:{offset}", f"{journal}:{offset + 90}", f"time:{begun}"):
+            before = node.log_file("example").count("cursor.replaced")
+            code, text = cursor("set", *where, "--to", to, "--dry-run")
+            assert (code, "would move from" in text) == (0, True), text
+            assert node.log_file("example").count("cursor.replaced") == before
             code, text = cursor("set", *where, "--to", to)
             assert (code, "moved from" in text) == (0, True), text
             again = rows(client, 2)
