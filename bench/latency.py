@@ -14,7 +14,7 @@ from bench import measure, peers
 from bench.paced import TABLE
 from bench.suite import DESTINATION, Suite, settings
 from bench.workloads import SCHEMA, Written
-from lab import Node, free_port
+from lab import Node, SqlServer, free_port
 from lab.ports import LOOPBACK
 from lab.process import StartFailed, spawn
 
@@ -50,23 +50,23 @@ def latency(suite: Suite, rows: int) -> list[Latency]:
     for _ in range(rounds):
         for name, take in arrangements.items():
             try:
-                found.append(take(suite, begin(suite, rows)))
+                found.append(take(suite, begin(suite.server, rows)))
             except (measure.ReaderFailed, StartFailed) as error:
                 suite.samples.failed[f"latency of {name}"] = str(error)
     suite.say(f"latency: {rounds} rounds, {time.monotonic() - began:.0f} s")
     return found
 
 
-def begin(suite: Suite, rows: int) -> Written:
+def begin(server: SqlServer, rows: int) -> Written:
     """Empty the table, in a new journal; return the transactions that are to come."""
-    suite.server.execute(
+    server.execute(
         f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
         f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{TABLE}"
         " (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, text VARCHAR(20) NOT NULL)",
         f"TRUNCATE TABLE {SCHEMA}.{TABLE}",
         "FLUSH BINARY LOGS",
     )
-    journal, offset = suite.server.position()
+    journal, offset = server.position()
     return Written("paced", TABLE, rows, journal, offset, (journal,), 0)
 
 

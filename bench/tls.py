@@ -47,7 +47,7 @@ class Ports:
 
     def paced(self, way: str) -> latency.Latency:
         """Measure the latency of single-row transactions."""
-        written = latency.begin(self._suite, PACED)
+        written = latency.begin(self._suite.server, PACED)
         with self._node(way, written) as node:
             return latency.paced(self._suite, way, "canal", node.address, PACED, self._environment[way])
 
