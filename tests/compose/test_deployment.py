@@ -14,6 +14,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 
 from canal_ha.config.load import load
+from canal_ha.server import probes
 from lab import MariaDB, Node, ZooKeeper
 from lab.node import PROGRAM
 from lab.zookeeper import session
@@ -175,11 +176,15 @@ def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any],
 
 def test_commands_of_services_and_health_checks_exist(services: dict[str, Any]) -> None:
     """canal-ha has all options of these commands."""
-    commands = [services["client"]["command"], services["canal1"]["healthcheck"]["test"][2:]]
+    commands = [services["client"]["command"], services["canal1"]["healthcheck"]["test"][1:]]
     commands += [
         json.loads(text) for text in re.findall(r"^(?:CMD| +CMD) (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
     ]
     for command in commands:
+        if command[:2] == ["python", "-c"]:
+            assert re.search(rf"({'|'.join(path.decode() for path in probes.PATHS)})(\?strict)?'", command[2])
+            compile(command[2], "health check", "exec")
+            continue
         subcommand, *rest = command[1:] if command[0] == "canal-ha" else command
         help_text = subprocess.run([PROGRAM, subcommand, "--help"], capture_output=True, text=True, check=True).stdout
         for option in (word for word in rest if word.startswith("--")):
