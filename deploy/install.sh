@@ -3,11 +3,13 @@
 #
 #   bash deploy/install.sh          Debian packages (server programs without services), .venv with this checkout
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing elsewhere
-#   bash deploy/install.sh spark    also pyspark in the virtual environment
+#   bash deploy/install.sh spark    also PostgreSQL, and in the virtual environment pyspark and the libraries of pipelines
+#   bash deploy/install.sh s3       also Maven, and a server of the S3 protocol in the cache, from Maven Central
 #   bash deploy/install.sh docs     also Sphinx in the virtual environment, for deploy/docs.sh
 #   bash deploy/install.sh java     also a JDK, Maven, stunnel, and canal's Java client in the cache
+#   bash deploy/install.sh kafka    also Maven, and a Kafka broker in the cache, 43 MB from Maven Central
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in its own virtual environment in the cache
-#   bash deploy/install.sh compose  also tools that check docker-compose files and systemd units
+#   bash deploy/install.sh compose  also tools that check docker-compose files, systemd units and Prometheus rules
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
 #   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 only)
 #
@@ -47,18 +49,21 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
+want_s3=no want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
+want_kafka=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
     spark) want_spark=yes ;;
     java) want_java=yes ;;
+    kafka) want_kafka=yes ;;
     peers) want_peers=yes ;;
     compose) want_compose=yes ;;
     go) want_go=yes ;;
     mysql56) want_mysql56=yes ;;
     docs) want_docs=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [docs] [java] [peers] [compose] [go] [mysql56]" ;;
+    s3) want_s3=yes ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [go] [mysql56]" ;;
     esac
 done
 
@@ -107,10 +112,12 @@ has my_print_defaults || packages+=(mariadb-client-core)
 [[ -e /usr/share/java/zookeeper.jar && -e /usr/share/zookeeper/bin/zkCli.sh ]] || packages+=(zookeeper)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
+# a target of pipelines
+[[ $want_spark == no || -x /usr/lib/postgresql/15/bin/postgres ]] || packages+=(postgresql-15)
 [[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
 # for the side-car of the Java client; its service starts nothing without a file in /etc/stunnel
 [[ $want_java == no ]] || has stunnel4 || packages+=(stunnel4)
-[[ $want_java == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
+[[ $want_java == no && $want_s3 == no && $want_kafka == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
 [[ $want_go == no ]] || has go || [[ -x /usr/local/go/bin/go ]] || packages+=(golang-go ca-certificates)
 [[ $want_mysql56 == no || -e /usr/lib/x86_64-linux-gnu/libaio.so.1 ]] || packages+=(libaio1)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
@@ -138,7 +145,14 @@ if ((${#packages[@]})); then
     say "Debian packages: ${packages[*]}"
     as_root apt-get -q update -o Acquire::Retries=3 >>"$log" 2>&1 ||
         fail "apt-get update failed" "check the network and /etc/apt, then run this script again"
+    clusters=/etc/postgresql-common/createcluster.conf
+    if [[ " ${packages[*]} " == *" postgresql-15 "* && ! -e $clusters ]]; then
+        # otherwise the package starts a server on port 5432
+        as_root mkdir -p "${clusters%/*}"
+        printf 'create_main_cluster = false\n' | as_root tee "$clusters" >/dev/null
+    fi
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends --no-remove \
+        -o DPkg::Options::=--force-confold \
         -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "${packages[@]}" >>"$log" 2>&1 ||
         fail "apt-get could not install: ${packages[*]}" "read the lines above; Debian 12 has all of them in main"
     python=$(find_python) ||
@@ -163,6 +177,24 @@ if [[ $want_mysql == yes && ! -e /usr/lib/mysql/plugin/auth_ed25519.so && ! -e $
     ) || fail "the package mariadb-server could not be fetched and unpacked" "check the network and /etc/apt, then run this script again"
     rm -rf "$plugins"
     mv "$plugins.making" "$plugins" # last, because it marks the tree as complete
+fi
+
+# --- promtool ---------------------------------------------------------------------------------------------------------
+
+# The package prometheus would start a service. This script extracts the one program that tests need.
+promtool=$cache/promtool
+if [[ $want_compose == yes && ! -x $promtool ]] && ! has promtool; then
+    say "promtool into $cache"
+    : >"$log"
+    (
+        making=$(mktemp -d)
+        cd "$making"
+        apt-get -q download prometheus >>"$log" 2>&1 ||
+            { as_root apt-get -q update >>"$log" 2>&1 && apt-get -q download prometheus >>"$log" 2>&1; }
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 ./usr/bin/promtool >>"$log" 2>&1
+        mv promtool "$promtool"
+        rm -rf "$making"
+    ) || fail "the package prometheus could not be fetched and unpacked" "check the network and /etc/apt, then run this script again"
 fi
 
 # --- MySQL ------------------------------------------------------------------------------------------------------------
@@ -224,7 +256,7 @@ fi
 
 # Their requirements are in deploy/locks, which deploy/lock.sh writes.
 extras=dev
-[[ $want_spark == no ]] || extras+=,spark
+[[ $want_spark == no ]] || extras+=,spark,pipeline
 [[ $want_docs == no ]] || extras+=,docs
 locks=()
 for extra in ${extras//,/ }; do
@@ -297,18 +329,24 @@ UNPACK
     mv "$mysql56_tree.making" "$mysql56_tree" # last, because it marks the tree as complete
 fi
 
-# --- canal's Java client ----------------------------------------------------------------------------------------------
+# --- from Maven Central -----------------------------------------------------------------------------------------------
 
-java_pom=$checkout/tests/peers/java/pom.xml
-if [[ $want_java == yes ]] && ! cmp -s "$java_pom" "$cache/java/pom.xml"; then
-    say "canal's Java client into $cache/java"
+# from_maven WHAT DIRECTORY POM: copies what the POM names, with all that it needs, into DIRECTORY/lib of the cache.
+from_maven() {
+    local what=$1 directory=$cache/$2 pom=$3
+    ! cmp -s "$pom" "$directory/pom.xml" || return 0
+    say "$what into $directory"
     : >"$log"
-    rm -rf "$cache/java"
-    mvn -q -B -f "$java_pom" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
-        -DoutputDirectory="$cache/java/lib" >>"$log" 2>&1 ||
-        fail "Maven could not fetch canal's Java client" "check that Maven Central is reachable (~/.m2/settings.xml)"
-    cp "$java_pom" "$cache/java/pom.xml" # last, because it marks the client as complete
-fi
+    rm -rf "$directory"
+    mvn -q -B -f "$pom" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
+        -DoutputDirectory="$directory/lib" >>"$log" 2>&1 ||
+        fail "Maven could not fetch $what" "check that Maven Central is reachable (~/.m2/settings.xml)"
+    cp "$pom" "$directory/pom.xml" # last, because it marks the directory as complete
+}
+
+[[ $want_java == no ]] || from_maven "canal's Java client" java "$checkout/tests/peers/java/pom.xml"
+[[ $want_kafka == no ]] || from_maven "Kafka" kafka "$checkout/deploy/kafka.pom.xml"
+[[ $want_s3 == no ]] || from_maven "an S3 server" s3 "$checkout/deploy/s3.pom.xml"
 
 # --- canal-python -----------------------------------------------------------------------------------------------------
 

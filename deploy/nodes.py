@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from canal_ha.cli.access import access_from_environment
 from canal_ha.cli.destination_node import at_home
 from canal_ha.client.node_http import fetch
-from canal_ha.config.load import load
-from canal_ha.errors import NodeUnreachable
+from canal_ha.config.load import load_usable
+from canal_ha.errors import FileMissing, NodeUnreachable
 
 T = TypeVar("T")
 
@@ -45,10 +45,16 @@ class Process:
 
 
 class LocalNode:
-    """The node of one configuration directory, whether it runs or not. Raises ConfigError for a bad directory."""
+    """The node of one configuration directory, whether it runs or not. Raises ConfigError for a bad directory.
+
+    A destination without a file keeps the node from nothing: it does not run before a restart either.
+    """
 
     def __init__(self, conf: Path) -> None:
-        config = load(conf, (), {})
+        config = load_usable(conf, (), {})
+        for refused in config.refused:
+            if not isinstance(refused.error, FileMissing):
+                raise refused.error
         self.conf = conf.resolve()
         self.port = config.port
         self.session_s = config.zk_session_timeout_ms / 1000

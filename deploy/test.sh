@@ -68,7 +68,7 @@ timed() {
 trap 'exit 130' INT TERM
 
 # MySQL 5.6, canal-go and canal's own server are only for the long suites
-step install 5 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
+step install 5 bash deploy/install.sh mysql spark s3 docs java kafka peers compose ${CANAL_HA_LONG:+mysql56 go}
 if ((failed)); then
     report
     exit 1
@@ -78,11 +78,11 @@ step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
 step types 3 mypy
-step unit 4 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step unit 6 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 # Real servers mostly wait, so three test processes, each with its own servers, share two processors.
-step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
+step real 13 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
     --no-loadscope-reorder --durations=15
 timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then

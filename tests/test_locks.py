@@ -14,8 +14,15 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "deploy" / "locks"
-OF_EXTRA = {"dev": "dev", "docs": "docs", "spark": "spark", "arrow": "spark", "sasl": "dev"}
-PROJECT = ("build", "runtime", "dev", "docs", "spark")  # installed side by side; the tools have their own environment
+OF_EXTRA = {"dev": "dev", "docs": "docs", "spark": "spark", "pipeline": "pipeline", "arrow": "spark", "sasl": "dev"}
+PROJECT = (
+    "build",
+    "runtime",
+    "dev",
+    "docs",
+    "spark",
+    "pipeline",
+)  # installed side by side; the tools have their own environment
 
 
 def locked(name: str) -> dict[str, Version]:
