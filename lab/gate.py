@@ -53,12 +53,47 @@ PACKETS: Mapping[str, tuple[str, ...]] = {
 }
 # The same for each route.
 HTTP: Mapping[str, tuple[str, ...]] = {
+    gate.PROBE: WHO,
     gate.STATUS: WHO[1:],
     gate.SWITCH: ("admin",),
     gate.SNAPSHOT: ("admin",),
     gate.METRICS: ("admin",),
+    gate.CONFIGURATION: ("admin",),
+    gate.DESTINATION_CONFIGURATION: ("admin",),
+    gate.CLUSTER: WHO[1:],
+    gate.SEEN: WHO[1:],
+    gate.OPENAPI: WHO[1:],
+    gate.NODE_LOG: ("admin",),
+    gate.LAG: ("reader", "admin"),
+    gate.LOG: ("admin",),
+    gate.TABLES: ("admin",),
+    gate.FRONT: WHO,
+    gate.PAGE: WHO[1:],
+    gate.DESTINATION_PAGE: ("reader", "admin"),
+    gate.DESTINATIONS: WHO[1:],
+    **dict.fromkeys((gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE), ("admin",)),
 }
-REFUSED_STATUSES = (401, 403)
+REFUSED_STATUSES = (303, 401, 403)
+"""Pages send a browser without a login to the log-in."""
+_PATHS = {
+    gate.CLUSTER: "/api/v1/cluster",
+    gate.SEEN: "/api/v1/seen",
+    gate.OPENAPI: "/api/v1/openapi.json",
+    gate.NODE_LOG: "/api/v1/log",
+    gate.LAG: "/api/v1/destinations/example/lag",
+    gate.LOG: "/api/v1/destinations/example/log",
+    gate.TABLES: "/api/v1/destinations/example/tables",
+    gate.FRONT: "/login",
+    gate.PAGE: "/",
+    gate.DESTINATION_PAGE: "/destinations/example",
+    gate.DESTINATIONS: "/api/v1/destinations",
+}
+_PLACEMENT = {
+    gate.MOVE: "/api/v1/destinations/example/move",
+    gate.PAUSE: "/api/v1/destinations/example/pause",
+    gate.RESUME: "/api/v1/destinations/example/resume",
+    gate.REBALANCE: "/api/v1/rebalance",
+}
 _REFUSALS = ("auth failed for user:", " has no right on ", " has no role ", " is NOT supported!")
 _BODIES: Mapping[str, Any] = {
     "SUBSCRIPTION": pb.Sub(**NAMED),
@@ -102,12 +137,20 @@ def _expect_none(error: str) -> None:
 
 def http_request(kind: str, who: str) -> str:
     """Return the text of an HTTP request. kind: a key of HTTP; who: sends it, one of WHO."""
-    body, first = "", "GET /api/v1/status"
-    if kind == gate.SWITCH:
+    body, first = "", f"GET {_PATHS.get(kind, '/api/v1/status')}"
+    if kind == gate.PROBE:
+        first = "GET /readyz"
+    elif kind == gate.SWITCH:
         body, first = '{"to": "other"}', "POST /api/v1/destinations/example/source"
     elif kind == gate.SNAPSHOT:
         body = '{"action": "start", "client_id": 1001, "tables": ["a.b"]}'
         first = "POST /api/v1/destinations/example/snapshot"
+    elif kind == gate.CONFIGURATION:
+        first = "GET /api/v1/config"
+    elif kind == gate.DESTINATION_CONFIGURATION:
+        first = "GET /api/v1/destinations/example/config"
+    elif kind in _PLACEMENT:
+        body, first = '{"to": "10.0.0.2:11111", "dry_run": true}', f"POST {_PLACEMENT[kind]}"
     login = "" if who == "nobody" else b64encode(f"{who}:{PASSWORD}".encode()).decode()
     return (
         f"{first} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"

@@ -63,6 +63,7 @@ class Node(Process):
         self.metrics_port = free_port()
         self._access = HttpAccess(*(login or ("", "")), tls_ca=tls_ca)
         self._has_status = "canal.admin.http.port" not in (properties or {})
+        self._serves = (properties or {}).get("canal.serverMode", "tcp") == "tcp"
         self._environment = dict(environment or {})
         self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
         _write(
@@ -87,7 +88,7 @@ class Node(Process):
         return self._environment
 
     def ready(self) -> bool:
-        listening = listens(self.port) and (not self._has_status or listens(self.admin_port))
+        listening = (not self._serves or listens(self.port)) and (not self._has_status or listens(self.admin_port))
         return listening and (not self._wait_for or self._wait_for <= self.running())
 
     def connect(self) -> socket.socket:
@@ -113,6 +114,12 @@ class Node(Process):
         """Return the text of logs/<destination>/<destination>.log, or of the node's own log; empty when missing."""
         path = self.directory / "logs" / destination / f"{destination}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def log_tail(self, lines: int = 25) -> str:
+        """Return the end of its own log and of the log of each destination."""
+        logs = sorted((self.directory / "logs").glob("*/*.log"))
+        ends = [(log.name, log.read_text(errors="replace").splitlines()[-lines:]) for log in logs]
+        return "\n".join([super().log_tail(lines), *(f"{name}:\n" + "\n".join(end) for name, end in ends)])
 
 
 class Client:

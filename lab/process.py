@@ -181,6 +181,8 @@ class Process:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, error: BaseException | None = None, traceback: object = None) -> None:
+        if error is not None:  # pytest prints the notes of what failed a test, and the directory is about to go
+            error.add_note(f"\n{self.name}, the end of its log:\n{self.log_tail()}")
         self.kill()  # the results of an orderly end are not needed
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -11,6 +11,7 @@ Fixtures, all of session scope except `database`:
     source_server  SqlServer  MySQL or MariaDB: the test runs once with each
     zookeeper      ZooKeeper  one node; `.hosts` is the connection string
     ensemble       Ensemble   three nodes; `.hosts`, `.nodes`, `.leader()`, `.followers()`
+    kafka          Kafka      one broker; `.address`, `.messages(topic)`
     database       str        a schema name that no other test uses; not created
 
 A database server has `.port`, `.address`, `.connect(**pymysql_options)`, `.execute(*sql)` and `.query(sql)` as a user
@@ -40,12 +41,16 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from lab import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
+
+if TYPE_CHECKING:  # its client is only in the extra `pipeline`
+    from lab.kafka import Kafka
 
 _numbers = itertools.count(1)
 _DATABASE = re.compile(r"(?<=[\[-])(mariadb|mysql)(?=[]-])", re.IGNORECASE)
@@ -133,6 +138,15 @@ def ensemble() -> Iterator[Ensemble]:
     """Yield an ensemble of three ZooKeeper nodes for the whole run."""
     with Ensemble() as nodes:
         yield nodes
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator["Kafka"]:
+    """Yield one Kafka broker for the whole run."""
+    from lab.kafka import Kafka
+
+    with Kafka() as broker:
+        yield broker
 
 
 @pytest.fixture

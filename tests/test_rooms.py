@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,13 @@ def test_files_have_the_nouns_of_the_field() -> None:
     """No module has one of the former names, which are not words of MySQL, ZooKeeper or Kafka."""
     former = {"torn", "ending", "whereabouts", "chronicle", "trail", "walking", "bell", "told", "plainly", "local_dump"}
     assert {path.stem for path in PACKAGE.rglob("*.py")} & former == set()
+
+
+def test_a_node_that_serves_clients_imports_no_library_of_pipelines() -> None:
+    """They are extras, and take memory and time at the start."""
+    program = "import sys, canal_ha.node.node; print([each for each in sys.argv[1:] if each in sys.modules])"
+    command = [sys.executable, "-c", program, "pyarrow", "confluent_kafka", "yaml", "jsonschema"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout == "[]\n"
 
 
 def test_the_fuzzers_have_what_they_import() -> None:
