@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs/how-to/migrate-from-canal.md").read_text()
 STOCK = ROOT / "tests/config/stock"
 
 REFUSED = {
-    "canal.serverMode = kafka": "expected tcp",
+    "canal.serverMode = rocketMQ": "expected tcp or kafka. For RocketMQ, RabbitMQ and Pulsar, set tcp and run a",
     "canal.zkServers = zk1:2181": "expected classpath:spring/default-instance.xml, because canal.zkServers is set",
     "canal.instance.tsdb.url = jdbc:postgresql://db/canal": (
         "expected jdbc:mysql://host:port/database, jdbc:h2:... or nothing"

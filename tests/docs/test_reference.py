@@ -7,17 +7,23 @@ import re
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 from canal_ha import errors
+from canal_ha.cli import pipeline
 from canal_ha.cli.main import COMMANDS
 from canal_ha.config.keys import KEYS
-from docs.generate import PAGES, commands, configuration, events, metrics, status
+from canal_ha.pipeline import schema
+from canal_ha.pipeline.description import Evolve, Mode
+from docs.generate import PAGES, commands, configuration, events, metrics, pipelines, status
 from docs.generate.markdown import prose, table
 
 ROOT = Path(__file__).parents[2]
+MODES, POLICIES = get_args(Mode), get_args(Evolve)
+COMMANDS_OF = tuple(pipeline.command.commands)
 
 
 def lines(page: str) -> list[str]:
@@ -128,3 +134,27 @@ def test_texts_from_the_code_stay_what_they_are() -> None:
     """No text of a docstring becomes markup or a column."""
     assert prose("a `b|c` <d> *e* f_g [h] $i") == r"a `b|c` \<d\> \*e\* f\_g \[h\] \$i"
     assert table(("x",), [("a|b",)]).splitlines()[-1] == r"| a\|b |"
+
+
+def test_every_key_of_pipeline_files_is_in_the_reference() -> None:
+    """Each key of the schema has a line in the table of its section: of the file, of its parts, of each target."""
+    page = PAGES["pipeline keys"]()
+    assert "<!-- generated: pipeline keys -->" in (ROOT / "docs" / "pipelines.md").read_text()
+    for heading, keys in pipelines.sections():
+        [section] = [part for part in page.split("### ") if part.startswith(prose(heading) + "\n")]
+        assert names(section) == list(keys["properties"]), heading
+
+
+@pytest.mark.parametrize("kind", sorted(schema.targets()))
+def test_the_page_about_pipelines_names_each_target_and_what_it_guarantees(kind: str) -> None:
+    """The table under "Exactly once" has a line for it."""
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    guarantees = page[page.index("## Exactly once") :]
+    assert re.search(rf"^\|.*`{kind}`", guarantees, re.MULTILINE)
+
+
+@pytest.mark.parametrize("word", ["drop", "mask", "hash", "rename", "cast", "route", *MODES, *POLICIES, *COMMANDS_OF])
+def test_the_page_about_pipelines_explains_each_choice(word: str) -> None:
+    """Transforms, modes, policies and subcommands stand there in code."""
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    assert f"`{word}`" in page or f"canal-ha pipeline {word}" in page

@@ -78,6 +78,14 @@ KNOWN = {
         ONCE,
         ("python", "from deltalake import DeltaTable, QueryBuilder"),
     ),
+    TUTORIAL / "inside-a-program.md": (
+        ("python", "import asyncio"),
+        ("sql", "INSERT INTO shop.orders VALUES (40, 'Annie', FALSE);"),
+        ("python", "from canal_ha.client.rows import rows_of"),
+        ("sql", "INSERT INTO shop.orders VALUES (41, 'Jean', FALSE);"),
+        ("sql", "INSERT INTO shop.orders VALUES (42, 'Kathleen', FALSE);"),
+        ("python", "import asyncio"),
+    ),
     TUTORIAL / "index.md": (),
 }
 """The snippets of each page, as a test below runs them: a page or a snippet that is not here fails."""
@@ -193,9 +201,13 @@ def test_python_loop(orders: SqlServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_fail_over(orders: SqlServer, zookeeper: ZooKeeper, tmp_path: Path) -> None:
-    """When the node that runs the destination is killed, the client continues with the other one."""
-    with Reader(TUTORIAL / "fail-over.md", tmp_path, orders, zookeeper.hosts) as reader:
+def test_fail_over(orders: SqlServer, tmp_path: Path) -> None:
+    """When the node that runs the destination is killed, the client continues with the other one.
+
+    ZooKeeper is the reader's own: killed nodes of another cluster there would show in its status.
+    """
+    page = TUTORIAL / "fail-over.md"
+    with ZooKeeper() as zookeeper, Reader(page, tmp_path, orders, zookeeper.hosts) as reader:
         reader.follow_database()
         first, second = reader.start(), reader.start()
         until(lambda: reader.runs() or reader.runs(port="8099"), seconds=60.0, what="a running destination")
@@ -226,6 +238,30 @@ def test_lake_table(orders: SqlServer, tmp_path: Path) -> None:
         reader.sql()
         reader.run()
         assert reader.run("python").strip() == snippets(page)[-1].text.strip()
+
+
+@pytest.mark.real
+def test_inside_a_program(orders: SqlServer, tmp_path: Path) -> None:
+    """Rows arrive on an event loop, and in a program with a node inside; the next program continues behind it."""
+    page = TUTORIAL / "inside-a-program.md"
+    with Reader(page, tmp_path, orders) as reader:
+        serving(reader, reader.first_lesson())
+        client = reader.start("python")
+        client.prints("subscribed")
+        reader.sql()
+        client.prints("INSERT {'id': 40, 'customer': 'Annie', 'paid': 0}")
+        client.interrupt()
+        embedded = reader.start("python")
+        embedded.prints("subscribed")
+        reader.sql()
+        embedded.prints("INSERT {'id': 41, 'customer': 'Jean', 'paid': 0}")
+        embedded.interrupt()
+        reader.sql()
+        again = reader.start("python")
+        shown = "INSERT {'id': 42, 'customer': 'Kathleen', 'paid': 0}"
+        again.prints(shown)
+        assert shown in page.read_text()
+        assert "'id': 41" not in again.output()
 
 
 def copied(directory: Path) -> list[tuple[object, ...]]:
