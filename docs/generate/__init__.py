@@ -1,4 +1,4 @@
-"""Make the reference pages from the code: configuration, commands, errors, log events, metrics, status.
+"""Make the reference from the code: configuration, commands, errors, log events, metrics, pipeline keys, status.
 
 In: the registries of canal_ha, and its source text for log events. Out: Markdown. Needs no Sphinx. `docs/conf.py`
 replaces each `<!-- generated: NAME -->` in a page with what PAGES[NAME] returns.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from docs.generate import commands, configuration, errors, events, metrics, status
+from docs.generate import commands, configuration, errors, events, metrics, pipelines, status
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "configuration": configuration.page,
@@ -16,5 +16,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "errors": errors.page,
     "log events": events.page,
     "metrics": metrics.page,
+    "pipeline keys": pipelines.page,
     "status": status.page,
 }

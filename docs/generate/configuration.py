@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from canal_ha.config.keys import KEYS, Key, KeyFile
+from canal_ha.config.keys import KEYS, LIVE, Key, KeyFile
 from docs.generate.markdown import code, prose, table
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -17,7 +17,8 @@ TITLES = {
     KeyFile.INSTANCE: "Keys of one destination",
 }
 PLACES = {
-    KeyFile.NODE: "These keys stand in `canal.properties`.",
+    KeyFile.NODE: "These keys stand in `canal.properties`. A change needs a restart of the node, except where it says "
+    "otherwise; an alarm names the keys.",
     KeyFile.SHARED: "These keys stand in `canal.properties`, as the default of all destinations, or in the "
     "`instance.properties` of one destination.",
     KeyFile.INSTANCE: "These keys stand in `instance.properties`. A value in `canal.properties` is the default of all "
@@ -40,6 +41,8 @@ def row(key: Key[object], own: frozenset[str]) -> tuple[str, ...]:
     """Return one line of the table."""
     default = "blank" if not key.default else code(key.default)
     meaning = prose(key.meaning[:1].upper() + key.meaning[1:] + ".")
+    if key.name in LIVE:
+        meaning += " A running node follows changes."
     if key.secret:
         meaning += " Secret: its value is never shown."
     unit = f"; unit: {prose(key.unit)}" if key.unit else ""

@@ -10,9 +10,10 @@ from prometheus_client.metrics_core import Metric
 from twisted.internet.task import Clock
 
 from canal_ha.config.alarms import RESTART, ConfigAlarm
-from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
+from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.standing import Standing
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.heartbeat import Heartbeat
@@ -47,11 +48,16 @@ def families() -> Sequence[Metric]:
         refusals=Counter({"login_failed": 1}),
     )
     collector = CanalCollector(
-        lambda: [InstanceStatus("example", "db:3306", streams=(stream,))],
+        lambda: [
+            InstanceStatus(
+                "example", "db:3306", streams=(stream,), queue=QueueStatus("kafka:9092", lag_s=0.0), flush_age_s=0.0
+            )
+        ],
         counters,
         alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0), NodeAlarm("logs", "", "", 0.0)],
         heartbeat=Heartbeat(Clock()),
         audit=AuditFile(Path("audit.log")),
+        standing=lambda: Standing(True, True, 1, {"example": "running"}, {"example": 1}),
     )
     return tuple(collector.collect())
 

@@ -12,17 +12,20 @@ from dataclasses import fields
 
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
-from canal_ha.instance.status import InstanceStatus, PartStatus, ReaderStatus, StreamStatus
+from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, ReaderStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.position import LogPosition
+from canal_ha.model.unready import Unready
 from docs.generate.markdown import code, prose, table
 
 OBJECTS: tuple[tuple[str, str, type], ...] = (
     ("alarms[]", "Where the configuration that runs is not the one in the files.", ConfigAlarm),
     ("alarms[]", "What else needs a person on this node.", NodeAlarm),
+    ("unready[]", "Why `/readyz?strict` answers 503.", Unready),
     ("destinations[]", "The destinations that run on this node.", InstanceStatus),
     ("destinations[].streams[]", "The streams of a destination, one for each client id.", StreamStatus),
     ("destinations[].streams[].parts[]", "The sources of a stream that merges several.", PartStatus),
+    ("destinations[].queue", "Where the changes go with canal.serverMode = kafka.", QueueStatus),
     ("destinations[].readers[]", "The connections that read a destination.", ReaderStatus),
     ("Positions", "Wherever a field is a position, it is null or this object.", LogPosition),
 )
