@@ -18,6 +18,7 @@ from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
 
 DENIED_AGAIN_S = 30.0  # no watch tells that the rights of a node have changed
+LEASE_AGAIN_S = 0.1  # when to look again at a node that changed while the lease was over
 
 
 class Ownership:
@@ -181,8 +182,12 @@ class Ownership:
             return
         except ZooKeeperUnavailable:
             return  # the next connect sets the watch again
-        if path in self._watched and self.lease_ok():  # else a newer owner may have written the node
+        if path not in self._watched:
+            return
+        if self.lease_ok():
             self._watched[path][1](node)
+        else:  # a newer owner may have written the node; or an answer that is under way extends the lease
+            self._later(LEASE_AGAIN_S, partial(self._fired, path, deleted=False))
 
     def _look_again(self, path: str) -> None:
         self._denied.discard(path)

@@ -129,26 +129,14 @@ class ZnodeBackend:
         children = await self._znodes.children(self._fence.path)
         if strangers := tree.strangers(children):
             self._skipped(f"{self._fence.path} has children that are no client ids: {some(strangers)}")
-        clients: dict[int, ClientIdentity] = {}
-        cursors: dict[int, LogPosition] = {}
-        unreadable: dict[int, str] = {}
         client_ids = tree.client_ids(children)
         for first in range(0, len(client_ids), READ_AT_ONCE):
             at_once = client_ids[first : first + READ_AT_ONCE]
             await self._read_all([path for client_id in at_once for path in self._paths(client_id)])
-            for client_id in at_once:
-                self._known[tree.client(self._destination, client_id)] = Znode(b"", 0)
-                try:
-                    identity, cursor = self._stored_client(client_id)
-                except MetaUnreadable as error:
-                    unreadable[client_id] = str(error)
-                    self._watch_unreadable(client_id)
-                    continue
-                clients[client_id] = identity
-                if cursor is not None:  # else the client's first write notices what an operator wrote
-                    cursors[client_id] = cursor
-                    self._watch(client_id)
-        self.durable = Snapshot(clients, cursors, await self._start(), await self._servers(), unreadable)
+        start, servers = await self._start(), await self._servers()
+        # From here on nothing waits: the first look of a watch compares with what `durable` holds, and tells the edits
+        # that came after the reads above.
+        self.durable = self._found(client_ids, start, servers)
         if self._before is not None:
             back = tuple(self._put_back(self._before))
             if back:
@@ -156,6 +144,25 @@ class ZnodeBackend:
                     await self.write(back)
         self._loaded = True
         return self.durable
+
+    def _found(self, client_ids: Iterable[int], start: LogPosition | None, servers: tuple[str, ...]) -> Snapshot:
+        """Return what was read, and watch its cursors and what is unreadable."""
+        clients: dict[int, ClientIdentity] = {}
+        cursors: dict[int, LogPosition] = {}
+        unreadable: dict[int, str] = {}
+        for client_id in client_ids:
+            self._known[tree.client(self._destination, client_id)] = Znode(b"", 0)
+            try:
+                identity, cursor = self._stored_client(client_id)
+            except MetaUnreadable as error:
+                unreadable[client_id] = str(error)
+                self._watch_unreadable(client_id)
+                continue
+            clients[client_id] = identity
+            if cursor is not None:  # else the client's first write notices what an operator wrote
+                cursors[client_id] = cursor
+                self._watch(client_id)
+        return Snapshot(clients, cursors, start, servers, unreadable)
 
     def _paths(self, client_id: int) -> tuple[str, str]:
         return tree.client_filter(self._destination, client_id), tree.cursor(self._destination, client_id)

@@ -65,13 +65,14 @@ class Store:
         self.skipped: list[str] = []
         self.mended: list[tuple[ClientIdentity, int | None]] = []
         self.fenced = 0
+        self.holds = True
         self.delayed: list[Callable[[], None]] = []
         self.writes: list[Sequence[Operation]] = []
         self.ownership = Ownership(
             "example",
             node.version,
             self.session,
-            holds=lambda: True,
+            holds=lambda: self.holds,
             write=self._write,
             fenced=self._on_fenced,
             failed=self._on_failed,
@@ -348,6 +349,36 @@ def test_an_edit_on_an_idle_client_is_told_at_once() -> None:
     assert store.replaced == [(1001, 100)]
     store.write(CursorMoved(1001, at(200)))
     assert store.cursor() == 200
+
+
+def test_an_edit_while_a_new_owner_loads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edit comes after the new owner has read the cursor, and before it has read everything."""
+    store = Store(subscribed().stage)
+    get, edit = store.ownership.get, SetData(CURSOR, at(100).to_json(with_type=True).encode())
+
+    async def edited_meanwhile(path: str) -> Znode | None:
+        if path == tree.parse("example"):
+            await store.operator.transaction((edit,))
+        return await get(path)
+
+    monkeypatch.setattr(store.ownership, "get", edited_meanwhile)
+    assert store.load().cursors[1001] == at(4)
+    store.stage.pass_time()
+    assert store.replaced == [(1001, 100)]
+
+
+def test_an_edit_while_the_lease_is_over_is_told_if_the_lease_goes_on() -> None:
+    """An answer that is under way can extend the lease after it was over for a moment."""
+    store = subscribed()
+    store.stage.pass_time()
+    store.holds = False
+    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    assert store.replaced == []
+    store.holds = True
+    for call in store.delayed:
+        call()
+    store.stage.pass_time()
+    assert store.replaced == [(1001, 100)]
 
 
 @pytest.mark.parametrize("edited", [100, 4], ids=["elsewhere", "to-what-the-node-holds"])
