@@ -43,6 +43,7 @@ SPARED_LINES = 10  # of an event, in SPARED_S
 SPARED_S = 60.0
 TAIL_BYTES = 64 * 1024
 TAIL_LINES = 200
+FILES_MOST = 200
 
 NODE_NAME = "canal"  # of the node's own directory and file
 
@@ -50,6 +51,7 @@ _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"
 _CURSORS = "canal_ha.cursors"
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
+_LOG_FILE = re.compile(r"\.log(\.|$)")
 _PLAIN = re.compile(rf"[^\s\"\x00-\x1f{STEERING}]+")
 
 _installed: list[tuple[logging.Logger, logging.Handler]] = []
@@ -168,24 +170,45 @@ def to_stderr() -> None:
     _install(root, stream)
 
 
-def tail(log_dir: Path, destination: str = "") -> list[str]:
-    """Return the last lines of a log file, TAIL_LINES at most; none without a file. Blocks.
+def files(log_dir: Path, destination: str = "") -> list[str]:
+    """Return the names of log files, also of rotated ones; FILES_MOST at most. Blocks.
 
     log_dir: as in `setup`.
-    destination: whose log; "" for the node's own.
+    destination: whose logs; "" for the node's own.
     """
     name = destination or NODE_NAME
     if not _is_directory_name(name):
         return []
     try:
-        with open(log_dir / name / f"{name}.log", "rb") as file:
+        with os.scandir(log_dir / name) as entries:
+            found = [
+                each.name for each in entries if _LOG_FILE.search(each.name) and each.is_file(follow_symlinks=False)
+            ]
+    except (OSError, ValueError):  # a name can have a character that no directory's has
+        return []
+    return sorted(found)[:FILES_MOST]
+
+
+def tail(log_dir: Path, destination: str = "", file_name: str = "", most: int = TAIL_LINES) -> list[str]:
+    """Return the last lines of a log file, of TAIL_BYTES at most; none without a file. Blocks.
+
+    log_dir: as in `setup`.
+    destination: whose log; "" for the node's own.
+    file_name: one of `files`; "" for the log itself.
+    most: how many lines.
+    """
+    name = destination or NODE_NAME
+    if not _is_directory_name(name) or (file_name and file_name not in files(log_dir, destination)):
+        return []
+    try:
+        with open(log_dir / name / (file_name or f"{name}.log"), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             text = file.read(TAIL_BYTES).decode(errors="replace")
     except (FileNotFoundError, ValueError):  # a name can have a character that no file's has
         return []
     lines = text.splitlines()
-    return lines[1 if size > TAIL_BYTES else 0 :][-TAIL_LINES:]
+    return lines[1 if size > TAIL_BYTES else 0 :][-most:]
 
 
 def close() -> None:

@@ -1,8 +1,9 @@
-"""Who may send each packet of canal's protocol and each HTTP request, asked of a node.
+"""Who may send each packet of canal's protocols and each HTTP request, asked of a node.
 
 python -m lab.gate        starts a database and a node with accounts, and prints a line for each request
 
-The exit code is 1 if the node answers otherwise than PACKETS and HTTP say. The tests ask the same in one process.
+The exit code is 1 if the node answers otherwise than PACKETS, HTTP and ADMIN say. The tests ask the same in one
+process.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 from canal_ha.accounts import gate
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.scramble import secret_of
+from lab.admin_peer import AdminPeer
 from lab.hostile.peer import Peer
 from lab.mysql import MySQL
 from lab.node import Node, follow
-from lab.ports import LOOPBACK
+from lab.ports import LOOPBACK, free_port
 
 PASSWORD = "geheim"
 _SECRET = secret_of(PASSWORD).hex()
@@ -72,6 +74,14 @@ HTTP: Mapping[str, tuple[str, ...]] = {
     gate.DESTINATION_PAGE: ("reader", "admin"),
     gate.DESTINATIONS: WHO[1:],
     **dict.fromkeys((gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE), ("admin",)),
+}
+# The same for each request of canal's admin protocol.
+ADMIN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("SERVER check", "SERVER list"), WHO[1:]),
+    "INSTANCE check": ("reader", "admin"),
+    **dict.fromkeys(("INSTANCE start", "INSTANCE stop", "INSTANCE restart", "INSTANCE release"), ("admin",)),
+    **dict.fromkeys(("LOG server", "LOG instance"), ("admin",)),
+    **dict.fromkeys(("SERVER stop", "SERVER start", "SERVER restart"), ("admin",)),
 }
 REFUSED_STATUSES = (303, 401, 403)
 """Pages send a browser without a login to the log-in."""
@@ -126,6 +136,21 @@ def packet_error(port: int, name: str, who: str, source: str = LOOPBACK) -> str:
         return peer.ask(pb.PacketType.Value(name), _BODIES.get(name, pb.HeartBeat()))
 
 
+def admin_error(port: int, kind: str, who: str, source: str = LOOPBACK) -> str:
+    """Return the error that answers a request of canal's admin protocol, "" without one.
+
+    port: of the protocol.
+    kind: a key of ADMIN.
+    who, source: see packet_error.
+    Raises OSError.
+    """
+    with AdminPeer(port, source=source) as peer:
+        code, text = (0, "") if who == "nobody" else peer.log_in(who, PASSWORD)
+        if not code:
+            code, text = peer.request(kind, "example")
+        return text if code else ""
+
+
 def _refuses(error: str) -> bool:
     return any(text in error for text in _REFUSALS)
 
@@ -170,7 +195,8 @@ def walk() -> dict[str, tuple[str, ...]]:
     """Start a node, make each request as each of WHO, and return whose was not refused. Raises StartFailed, OSError."""
     sources = (f"127.0.0.{number}" for number in count(2))  # one has to wait after ten failed logins
     with MySQL() as database:
-        properties = {"canal.accounts.file": "../conf/accounts.toml"}
+        admin_port = free_port()
+        properties = {"canal.accounts.file": "../conf/accounts.toml", "canal.admin.port": str(admin_port)}
         node = Node({"example": follow(database)}, properties=properties, login=("admin", PASSWORD))
         (node.conf / "accounts.toml").write_text(ACCOUNTS)
         with node:
@@ -182,7 +208,11 @@ def walk() -> dict[str, tuple[str, ...]]:
                 kind: tuple(who for who in WHO if _http_status(node, kind, who) not in REFUSED_STATUSES)
                 for kind in HTTP
             }
-    return packets | routes
+            requests = {
+                kind: tuple(who for who in WHO if not _refuses(admin_error(admin_port, kind, who, next(sources))))
+                for kind in ADMIN
+            }
+    return packets | routes | requests
 
 
 def main() -> int:
@@ -191,7 +221,7 @@ def main() -> int:
     sys.stdout.write(f"{'request':30}{''.join(f'{who:11}' for who in WHO)}".rstrip() + "\n")
     for name, allowed in walk().items():
         cells = "".join(f"{'allowed' if who in allowed else 'refused':11}" for who in WHO)
-        expected = {**PACKETS, **HTTP}[name]
+        expected = {**PACKETS, **HTTP, **ADMIN}[name]
         wrong += allowed != expected
         note = "" if allowed == expected else f"expected: {', '.join(expected) or 'nobody'}"
         sys.stdout.write(f"{name:30}{cells}{note}".rstrip() + "\n")

@@ -77,6 +77,10 @@ class Accounts:
         """Return the account of a name; None if there is none."""
         return self._accounts.get(name) or self._accounts.get("")
 
+    def plus(self, account: Account) -> Accounts:
+        """Return these accounts and one more, which takes the place of one with its name."""
+        return Accounts((*self._accounts.values(), account))
+
     def of_token(self, hashed: bytes) -> Account | None:
         """Return the account of a bearer token; None if there is none. hashed: SHA-256 of the token."""
         return self._by_token.get(hashed)

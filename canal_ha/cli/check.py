@@ -126,6 +126,7 @@ def _ports_in_use(config: CanalConfig) -> Iterator[Finding]:
         (keys.PORT, config.ip, 0 if config.without_netty else config.port),
         (keys.METRICS_PORT, config.metrics_bind, config.metrics_port),
         (keys.ADMIN_PORT, config.admin_http_bind, config.admin_http_port),
+        (keys.CONSOLE_PORT, config.ip, config.admin_port),
     ):
         if port <= 0:
             continue

@@ -31,8 +31,8 @@ class Part:
 PARTS = (
     Part("RocketMQ, RabbitMQ and Pulsar are not supported", r"(rocketmq|rabbitmq|pulsarmq)\..*"),
     Part(
-        "the canal-admin console is not supported, the configuration comes from these files",
-        r"canal\.admin\.(manager|port|user|passwd|register\..*)"
+        "the canal-admin console does not manage the configuration, it comes from these files",
+        r"canal\.admin\.(manager|register\..*)"
         r"|canal\.instance\.[^.]+\.(mode|manager\.address)",
         frozenset({"spring"}),
     ),

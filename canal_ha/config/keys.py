@@ -187,6 +187,27 @@ ADMIN_PORT = _node(
     "TCP port",
 )
 ADMIN_BIND = _node("canal.admin.http.bind", kinds.text(), "127.0.0.1", "address that the status endpoint listens on")
+CONSOLE_PORT = _node(
+    "canal.admin.port",
+    kinds.whole(-1, PORT_MAX),
+    "0",
+    "port of canal's admin protocol, for canal-admin, on the address of canal.ip; 0 or less: not opened",
+    "TCP port",
+)
+CONSOLE_USER = _node(
+    "canal.admin.user",
+    kinds.text(),
+    "",
+    "user name of canal's admin protocol, besides the accounts; blank: any name is accepted",
+)
+CONSOLE_PASSWD = _node(
+    "canal.admin.passwd",
+    kinds.password_hash(),
+    "",
+    "password of canal.admin.user, as canal.passwd. Without it, and without accounts, the port only tells what runs",
+    "40 hex digits",
+    secret=True,
+)
 LOG_DIR = _node("canal.log.dir", kinds.text(), "../logs", "directory of the log files", "directory")
 LOG_FORMAT = _node(
     "canal.log.format", kinds.word("text", "json"), "text", "format of the log lines: text or JSON objects"

@@ -35,9 +35,15 @@ def check_listeners(config: CanalConfig) -> str:
         str(config.main_file),
         f"{what}: everybody there could read every row and delete every cursor. To go on like that, add this line:"
         " canal.insecure = true. To close it, set canal.accounts.file, or canal.user and canal.passwd; or listen on"
-        " this machine only: canal.ip = 127.0.0.1",
+        " this machine only: canal.ip = 127.0.0.1"
+        + ("; for canal.admin.port alone, set canal.admin.passwd" if _manages_without_password(config) else ""),
         key=key,
     )
+
+
+def _manages_without_password(config: CanalConfig) -> bool:
+    """Return whether canal's admin protocol has no account of its own. It then tells what runs, and does nothing."""
+    return config.admin_port > 0 and not config.admin_passwd
 
 
 def _opened_without_accounts(config: CanalConfig) -> tuple[str, str] | None:
@@ -45,7 +51,7 @@ def _opened_without_accounts(config: CanalConfig) -> tuple[str, str] | None:
     if config.accounts_file or config.passwd:
         return None
     binds = (
-        (keys.IP.name, config.ip, not config.without_netty),
+        (keys.IP.name, config.ip, not config.without_netty or _manages_without_password(config)),
         (keys.METRICS_BIND.name, config.metrics_bind, config.metrics_port > 0),
         (keys.ADMIN_BIND.name, config.admin_http_bind, config.admin_http_port >= 0),
     )

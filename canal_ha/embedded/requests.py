@@ -36,6 +36,7 @@ WITHOUT_LIMIT_MS = 0
 QUIET: Mapping[str, str] = {
     "canal.withoutNetty": "true",
     "canal.metrics.pull.port": "0",
+    "canal.admin.port": "0",
     "canal.admin.http.port": "-1",
     "canal.auto.scan": "false",
 }

@@ -34,6 +34,7 @@ class Hosting:
     queues: writes their changes to Kafka, if so configured.
     configured: the destinations that could run here, by name.
     claims: how often each has begun to run here.
+    halted: an operator stopped the node without ending its process: nothing starts here.
     """
 
     def __init__(self, config: CanalConfig, reactor: Any, embedded: Embedded, audit: Audit) -> None:
@@ -51,7 +52,7 @@ class Hosting:
         self._log = InstanceLog(audit)
         self._assembly = Assembly(config, reactor, self._log, embedded.batch_ids)
         self.queues = Queues(reactor, embedded, self._log)
-        self._stopping = False
+        self._stopping = self.halted = False
         self.claims: Counter[str] = Counter()
         self._under_way: set[str] = set()  # destinations that are starting, or wait for the next attempt
 
@@ -100,7 +101,9 @@ class Hosting:
     async def start_alone(self, destination: str) -> None:
         """Serve a configured destination, unless it is paused. If it cannot start or gives up, try again later."""
         config = self.configured.get(destination)
-        if config is None or self._stopping or self._embedded.running(destination) or destination in self._under_way:
+        if config is None or self._stopping or self.halted:
+            return
+        if self._embedded.running(destination) or destination in self._under_way:
             return
         if is_paused(config):
             self._log.event(destination, "instance.paused")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 
 from canal_ha import logs
+from canal_ha.accounts.account import Account
+from canal_ha.accounts.parse import of_properties
 from canal_ha.admin.address_file import AddressFile
 from canal_ha.admin.document import NodeFacts, OwnStatus
+from canal_ha.admin.placements import Placements
 from canal_ha.alarms.delivery import AlarmDelivery
 from canal_ha.alarms.handlers import read_handlers
 from canal_ha.alarms.notice import Subject
@@ -24,7 +27,7 @@ from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.effective import of_destination, of_node
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
-from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.errors import LocalProtocolError, ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.meta.batch_ids import BatchIds
@@ -33,6 +36,7 @@ from canal_ha.model.standing import Standing
 from canal_ha.model.unready import Unready
 from canal_ha.node import readiness
 from canal_ha.node.accounts_file import AccountsFile
+from canal_ha.node.admin_console import AdminConsole
 from canal_ha.node.admin_port import AdminPort
 from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.hosting import Hosting
@@ -44,6 +48,7 @@ from canal_ha.node.processor_wait import ProcessorWait
 from canal_ha.node.scanning import Scan
 from canal_ha.node.told_alarms import ToldAlarms, subjects
 from canal_ha.server import metrics
+from canal_ha.server.admin_service import AdminService
 from canal_ha.server.audit import OK, REFUSED, Audit
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
@@ -52,11 +57,14 @@ from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.probes import Probes
 from canal_ha.server.service import CanalService
+from canal_ha.wire.admin_session import AdminRequest
 from canal_ha.zookeeper.reading import BlockingZnodes
+
+LOG = logs.get(__name__)
 
 
 class Node:
-    """See the package."""
+    """See the package. Implements NodeServing."""
 
     def __init__(self, config: CanalConfig, reactor: Any, batch_ids: BatchIds | None = None) -> None:
         """Make a node that waits for `start`.
@@ -85,6 +93,7 @@ class Node:
             limits=_limits(config),
             max_frame_bytes=config.max_frame_bytes,
         )
+        self._admin_service = self._made_admin_service() if config.admin_port > 0 else None
         self._heartbeat = Heartbeat(reactor, ProcessorWait())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
@@ -101,6 +110,7 @@ class Node:
                 log=log,
             )
             self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address, log=log)
+        self._console = AdminConsole(self, self._placements, self._cluster, config.log_dir)
         self._scan = Scan(config, reactor, self._hosting.configured, self.begin, self.end, self._audit, self._apply)
         handlers = read_handlers(config.alarm_file) if config.alarm_file else {}
         deliveries = [AlarmDelivery(name, handler) for name, handler in handlers.items()]
@@ -116,6 +126,8 @@ class Node:
             self._audit_file.start()
         if not self._config.without_netty:
             self._service.start()
+        if self._admin_service:
+            self._admin_service.start()
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
         self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
         if self._accounts.accounts.is_open and self._config.admin_http_port >= 0:
@@ -142,6 +154,8 @@ class Node:
         self._told.stop()
         self._scan.stop()
         self._accounts.stop()
+        if self._admin_service:
+            await self._admin_service.stop()
         await self._hosting.flush()
         await self._service.end()
         closed = Deferred.fromCoroutine(self._service.stop())
@@ -191,6 +205,28 @@ class Node:
         """Return the certificates if this port speaks TLS. port: client, metrics or admin."""
         return self._certificates if self._config.tls and port in self._config.tls.ports else None
 
+    @property
+    def _placements(self) -> Placements:
+        return self._cluster.mover if self._cluster else LonePlacements(node_address(self._config), self._hosting)
+
+    def _made_admin_service(self) -> AdminService:
+        config, entrance = self._config, self._entrance
+        if config.admin_passwd:
+            (account,) = of_properties(config.admin_user, config.admin_passwd)
+            entrance = entrance.beside(account)
+
+        async def carry_out(request: AdminRequest, who: Account) -> str:
+            return await self._console.carry_out(request, who)
+
+        return AdminService(
+            carry_out,
+            self._reactor,
+            entrance,
+            host=config.ip,
+            port=config.admin_port,
+            login_s=config.login_timeout_s,
+        )
+
     def _open_side_ports(self) -> None:
         config, status = self._config, self._status
         probes = Probes(self.unready, self._takes_traffic)
@@ -203,7 +239,7 @@ class Node:
                 self._entrance,
                 self.embedded,
                 self._cluster,
-                self._cluster.mover if self._cluster else LonePlacements(node_address(config), self._hosting),
+                self._placements,
                 self._secured("admin"),
                 self.configuration,
                 probes,
@@ -283,6 +319,8 @@ class Node:
             return (readiness.STOPPING,)
         if not self._started:
             return (readiness.STARTING,)
+        if self._hosting.halted:
+            return (readiness.HALTED,)
         if self._cluster and not self._cluster.connected:
             return (readiness.NO_ZOOKEEPER,)
         configured, running = self._hosting.configured, frozenset(self.embedded.destinations)
@@ -334,6 +372,8 @@ class Node:
     async def begin(self, config: InstanceConfig) -> None:
         """Run a destination, or join the race for it. A lazy one waits for a SUBSCRIBE."""
         self._hosting.configured[config.destination] = config
+        if self._hosting.halted:
+            return
         if self._cluster:
             self._join(self._cluster, config, race=not config.lazy)
         elif not config.lazy:
@@ -342,21 +382,69 @@ class Node:
     async def end(self, destination: str) -> None:
         """Undo `begin`, in good order. Unknown destinations are no error."""
         self._hosting.configured.pop(destination, None)
+        await self._let_go(destination)
+
+    async def _let_go(self, destination: str) -> None:
         if self._cluster:
             await self._cluster.remove(destination)
         else:
             await self._hosting.stop_alone(destination)
+
+    # ---- the node's part of canal's admin protocol
+
+    @property
+    def serving(self) -> bool:
+        """See NodeServing."""
+        return not (self._hosting.halted or self._stopping)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """See NodeServing."""
+        return tuple(sorted(self.embedded.destinations))
+
+    @property
+    def configured(self) -> Mapping[str, InstanceConfig]:
+        """See NodeServing."""
+        return self._hosting.configured
+
+    async def halt(self) -> None:
+        """See NodeServing. As in `stop`, cursors are flushed before anything that a client can delay."""
+        self._hosting.halted = True
+        LOG.warning("node.halted", by="canal's admin protocol")
+        await self._hosting.flush()
+        await self._service.end()
+        await self._service.stop()
+        await gatherResults([Deferred.fromCoroutine(self._let_go(name)) for name in tuple(self.configured)])
+
+    async def serve(self) -> None:
+        """See NodeServing."""
+        if self._stopping:
+            raise LocalProtocolError("the node is stopping")
+        if not self._config.without_netty:
+            self._service.start()
+        self._hosting.halted = False
+        LOG.info("node.serving", by="canal's admin protocol")
+        for config in tuple(self.configured.values()):
+            await self.begin(config)
+
+    async def renew(self, destination: str) -> None:
+        """See NodeServing."""
+        config = self.configured[destination]
+        await self.end(destination)
+        await self.begin(config)
 
     def _apply(self, config: CanalConfig) -> None:
         """Use the limits of a changed canal.properties."""
         if config.connections_max > self._config.connections_max:
             raise_limit(config.connections_max)
         self._service.set_limits(_limits(config))
+        if self._admin_service:
+            self._admin_service.login_s = config.login_timeout_s
 
     async def _demanded(self, destination: str) -> None:
         """A SUBSCRIBE named a destination that does not run here: a lazy one starts, or joins the race, now."""
         config = self._hosting.configured.get(destination)
-        if config is None or not config.lazy:
+        if config is None or not config.lazy or self._hosting.halted:
             return
         if self._cluster:
             self._join(self._cluster, config, race=True)

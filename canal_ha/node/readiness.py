@@ -9,6 +9,7 @@ from canal_ha.model.unready import Unready
 
 STARTING = Unready("", "the node is starting")
 STOPPING = Unready("", "the node is stopping")
+HALTED = Unready("", "the node was stopped over canal's admin port: start it there, or restart the process")
 NO_ZOOKEEPER = Unready("", "ZooKeeper is not connected")
 
 

@@ -7,7 +7,9 @@ from base64 import b64decode
 from binascii import Error
 from collections import Counter
 from collections.abc import Callable, Collection
+from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 
 from canal_ha.accounts import gate
@@ -43,6 +45,13 @@ class Entrance:
         self.refusals: Counter[str] = Counter()
         self._clock = clock
         self._lockout = Lockout()
+
+    def beside(self, account: Account) -> Entrance:
+        """Return the entrance of a port that knows one more account. Waits, counts and the audit are the same."""
+        joined = lru_cache(1)(Accounts.plus)  # the same object until the accounts change
+        other = copy(self)
+        other.accounts = lambda: joined(self.accounts(), account)
+        return other
 
     def admit(self, name: str, peer: str, proof: Proof | None, certified: Collection[str] = ()) -> Account:
         """Return the account of a login. Raises LoginRefused, Busy.
@@ -204,12 +213,7 @@ class Visitor:
         kind: the packet's type.
         identity: what the request names.
         """
-        accounts = self._entrance.accounts()
-        if accounts is not self._accounts:  # the file was read again
-            self._accounts = accounts
-            self._allowed.clear()
-            if self._account is not None:
-                self._account = self._entrance.admit_again(*self._login)
+        self._look_again()
         key = (kind, identity.destination, identity.client_id)
         if key not in self._allowed:
             self._entrance.check(self._account, *key)
@@ -222,6 +226,25 @@ class Visitor:
         if identity is not self._last[0] or account is not self._last[2]:
             self._last = identity, replace(identity, within=account.within, account=account.name), account
         return self._last[1]
+
+    def allowed(self, kind: str, destination: str = "") -> Account:
+        """Return the account, for a request that names no client id. Raises NotAllowed.
+
+        kind: the request, as the gate names it.
+        destination: the one that the request names; "" if none.
+        """
+        self._look_again()
+        self._entrance.check(self._account, kind, destination)
+        return self._account or ANYBODY
+
+    def _look_again(self) -> None:
+        """Take over accounts that have changed since the last request."""
+        accounts = self._entrance.accounts()
+        if accounts is not self._accounts:  # the file was read again
+            self._accounts = accounts
+            self._allowed.clear()
+            if self._account is not None:
+                self._account = self._entrance.admit_again(*self._login)
 
 
 def _certified(accounts: Accounts, name: str, certified: Collection[str]) -> Account | None:

@@ -179,7 +179,7 @@ class CanalService(ServerFactory):
     def buildProtocol(self, addr: IAddress | None) -> CanalConnection | RefusedConnection | None:
         """Return a connection for a new client; None closes it at once."""
         here = self._listening.getHost() if self._listening else None
-        peer = _slash(addr)
+        peer = slash(addr)
         address = peer.rpartition(":")[0]
         reason, text = self._shared.load.refusal(address)
         if reason:
@@ -188,7 +188,7 @@ class CanalService(ServerFactory):
         session = ServerSession(
             seed=self._random(SEED_BYTES),
             guard=visitor,
-            channel=f"[id: 0x{self._random(4).hex()}, {peer} => {_slash(here)}]",
+            channel=f"[id: 0x{self._random(4).hex()}, {peer} => {slash(here)}]",
             max_frame_bytes=self._max_frame_bytes,
         )
         connection = CanalConnection(session, visitor, self._shared, address, self._open)
@@ -206,7 +206,7 @@ class CanalService(ServerFactory):
         return RefusedConnection(handshake, error, self._reactor, self._refused)
 
 
-def _slash(address: object) -> str:
+def slash(address: object) -> str:
     """Return a socket address in the form in which Java prints it."""
     match address:
         case IPv4Address():

@@ -35,7 +35,7 @@ def one(conf: Path, *sets: str, **environ: str) -> CanalConfig:
 
 
 def test_canals_stock_files_load_unchanged() -> None:
-    """canal's own files give canal's settings. Two warnings name the parts that are not supported here."""
+    """canal's own files give canal's settings. A warning names the queues that are not supported here."""
     config = load(STOCK, [], {})
     assert (config.port, config.metrics_port, config.zk_servers, config.auto_scan) == (11111, 11112, "", True)
     (instance,) = config.destinations
@@ -51,11 +51,9 @@ def test_canals_stock_files_load_unchanged() -> None:
     assert instance.data_dir == STOCK
     assert config.log_dir == STOCK.parent / "logs"
     notes = [warning.split(": ")[1].split(",")[0] for warning in config.warnings]
-    assert notes == [
-        "the canal-admin console is not supported",
-        "RocketMQ",
-    ]
-    assert "rocketmq.namesrv.addr" in config.warnings[1]
+    assert notes == ["RocketMQ"]
+    assert "rocketmq.namesrv.addr" in config.warnings[0]
+    assert (config.admin_port, config.admin_user, config.admin_passwd) == (11110, "admin", "")
     assert instance.queue is None
 
 
@@ -299,8 +297,8 @@ def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
     assert [warning.replace(str(conf), "") for warning in config.warnings] == [
         "/canal.properties:1: unknown key canal.prot, did you mean canal.port?",
         "/canal.properties:5: unknown key nonsense",
-        "/canal.properties: the canal-admin console is not supported, the configuration comes from these files,"
-        " ignored: canal.instance.a.mode",
+        "/canal.properties: the canal-admin console does not manage the configuration, it comes from these"
+        " files, ignored: canal.instance.a.mode",
         "--set: unknown key canal.instance.dbPasswrd, did you mean canal.instance.dbPassword?",
         "/a/instance.properties:2: canal.port is read from canal.properties only",
         "/a/instance.properties: cloud backups (RDS, OSS) are not supported, ignored: canal.instance.rds.accesskey",

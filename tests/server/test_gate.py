@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +15,20 @@ from canal_ha.accounts.account import Account, AccountRole, Accounts
 from canal_ha.accounts.parse import parse
 from canal_ha.admin.routes import PAGES, ROUTES
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.server.admin_service import AdminService
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage
 from canal_ha.server.probes import Probes
 from canal_ha.server.site import QuietSite
 from canal_ha.wire import scramble
+from canal_ha.wire.admin_session import KINDS, AdminRequest
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from lab.desk import Desk
 from lab.gate import ACCOUNTS as ACCOUNTS_FILE
-from lab.gate import HTTP, NAMED, PACKETS, PASSWORD, WHO, http_request, packet_error
-from tests.server.harness import Served
+from lab.gate import ADMIN, HTTP, NAMED, PACKETS, PASSWORD, WHO, admin_error, http_request, packet_error
+from lab.ports import LOOPBACK
+from tests.server.harness import Served, on_reactor, reactor
 from tests.server.raw_client import RawClient
 
 ACCOUNTS = parse(ACCOUNTS_FILE, "accounts.toml")
@@ -35,7 +39,8 @@ def test_the_gate_names_every_packet_and_every_route() -> None:
     routes = {route.kind for route in (*ROUTES, *PAGES)} | {gate.METRICS, gate.PROBE}
     assert set(pb.PacketType.keys()) == set(PACKETS)
     assert routes == set(HTTP)
-    assert set(gate.NEEDS) == set(PACKETS) | routes | {gate.DESTINATION_STATUS}
+    assert set(KINDS) == set(ADMIN)
+    assert set(gate.NEEDS) == set(PACKETS) | routes | set(ADMIN) | {gate.DESTINATION_STATUS}
 
 
 @pytest.mark.parametrize("kind", [*gate.NEEDS, "an unknown request"])
@@ -96,6 +101,38 @@ def test_a_subscription_inside_the_login_passes_the_gate(served: Served) -> None
             pb.ClientAuth(username="elsewhere", password=scramble.token(PASSWORD, client.seed), **NAMED),
         )
         assert client.closed()
+
+
+@pytest.fixture(scope="module")
+def admin_port() -> Iterator[int]:
+    """A port of canal's admin protocol, on which every request that passes the gate succeeds."""
+
+    async def carry_out(request: AdminRequest, who: Account) -> str:
+        return "1"
+
+    async def start() -> AdminService:
+        entrance = Entrance(lambda: Accounts(ACCOUNTS), reactor)
+        service = AdminService(carry_out, reactor, entrance, host=LOOPBACK, port=0)
+        service.start()
+        return service
+
+    service = on_reactor(start)
+    yield service.port
+    on_reactor(service.stop)
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("kind", ADMIN)
+def test_every_request_of_the_admin_protocol(admin_port: int, kind: str, who: str) -> None:
+    """A reader of another destination, a reader and an admin have the rights that they have over HTTP."""
+    address = f"127.0.1.{1 + list(ADMIN).index(kind)}"  # nobody's tries to log in would make the others wait
+    error = admin_error(admin_port, kind, who, address)
+    if who in ADMIN[kind]:
+        assert error == ""
+    elif who == "nobody":
+        assert "auth failed for user:" in error
+    else:
+        assert " has no right on " in error or "an account of the role admin" in error or " has no role " in error
 
 
 @pytest.mark.parametrize("who", WHO)
