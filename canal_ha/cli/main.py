@@ -22,6 +22,7 @@ COMMANDS = {
     "source": "Move a running destination between its master and its standby.",
     "filter": "Try a table filter before a client uses it.",
     "check": "Check a configuration and the servers that it names.",
+    "migrate": "Say what becomes of a deployer of canal, and write a configuration of it.",
     "config": "Show, check or compare a configuration.",
     "status": "Show destinations, their owners, their clients and their lag.",
     "version": "Print versions and which kernel decodes rows.",

@@ -20,12 +20,16 @@ class Part:
     note: the text of the warning.
     pattern: regular expression of its keys.
     harmless: values, in lower case, that turn the feature off and need no warning.
+    needed: what a person has to do, if a destination does not work without the feature; "" if it does.
     """
 
     note: str
     pattern: str
     harmless: frozenset[str] = frozenset()
+    needed: str = ""
 
+
+_DRUID = "druid-encrypted passwords are not supported, set canal.instance.dbPassword in plain text"
 
 # canal's stock files set many of these keys (docs/protocol.md#keys).
 PARTS = (
@@ -37,10 +41,14 @@ PARTS = (
         frozenset({"spring"}),
     ),
     Part("cloud backups (RDS, OSS) are not supported", r"canal\.aliyun\..*|canal\.instance\.rds\..*"),
+    Part(_DRUID, r"canal\.instance\.pwdPublicKey"),
     Part(
-        "druid-encrypted passwords are not supported, set canal.instance.dbPassword in plain text",
-        r"canal\.instance\.(enableDruid|pwdPublicKey)",
+        _DRUID,
+        r"canal\.instance\.enableDruid",
         frozenset({"false"}),
+        "the password is encrypted with druid, and the key to read it is in the same file. Write"
+        " canal.instance.dbPassword = ${file:PATH} with a file that only the node's user can read, and"
+        " canal.instance.enableDruid = false; docs/how-to/migrate-from-canal.md says how to get the plain text",
     ),
     Part("PolarDB-X streams are not supported", r"canal\.instance\.multi\.stream\.on", frozenset({"false"})),
     Part(
@@ -59,9 +67,24 @@ _OVERRIDE = re.compile(OVERRIDE)
 _GROUP = re.compile(GROUP)
 
 
+def needed(key: str, value: str) -> str:
+    """Return what a person has to do about a setting without which its destination does not work; "" if nothing."""
+    part = _part(key)
+    return part.needed if part and value.lower() not in part.harmless else ""
+
+
+def has_no_effect(key: str) -> bool:
+    """Return whether canal's key tunes something that does not exist here."""
+    return bool(WITHOUT_EFFECT.fullmatch(key) or queue.WITHOUT_EFFECT.fullmatch(key))
+
+
+def _part(key: str) -> Part | None:
+    return next((part for part, pattern in _PARTS if pattern.fullmatch(key)), None)
+
+
 def _is_harmless(key: str) -> bool:
     of_queue = key in queue.OLD_NAMES or key in queue.OTHER_NAMES.values() or any(queue.named([key]))
-    return bool(of_queue or WITHOUT_EFFECT.fullmatch(key) or queue.WITHOUT_EFFECT.fullmatch(key))
+    return bool(of_queue or has_no_effect(key))
 
 
 def warnings(
@@ -95,7 +118,7 @@ def warnings(
         if instance and any(queue.named([key])):
             yield f"{setting.origin}: {key} is read from canal.properties only"
             continue
-        part = next((part for part, pattern in _PARTS if pattern.fullmatch(key)), None)
+        part = _part(key)
         if part is not None:
             if value.lower() not in part.harmless:
                 absent.setdefault(part.note, []).append(key)

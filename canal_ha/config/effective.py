@@ -17,7 +17,8 @@ _OF_QUEUE = (*queue.OLD_NAMES, *queue.OLD_NAMES.values(), *queue.OTHER_NAMES.val
 _GROUP = re.compile(keys.GROUP)
 _OVERRIDE = re.compile(keys.OVERRIDE)
 _OPEN = re.compile(
-    r"(?!.*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$))(canal|kafka)\..*",
+    r"(?!.*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$))"
+    r"(canal|kafka|rocketmq|rabbitmq|pulsarmq)\..*",
     re.IGNORECASE,
 )
 """Further keys whose values are shown. The value of any other key can be part of a password, through a placeholder."""
@@ -82,6 +83,12 @@ def _destination(config: CanalConfig, instance: InstanceConfig, layers: Layers) 
                 if layers.find(key.name) is not None:
                     yield _value(key, layers)
     yield from _others((name for name in layers.names if not _GROUP.fullmatch(name)), layers)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether nobody should see the value of a key, known or not."""
+    key = keys.BY_NAME.get(name)
+    return key.secret if key else not _OPEN.fullmatch(name)
 
 
 def _others(names: Iterable[str], layers: Layers) -> Iterator[EffectiveValue]:

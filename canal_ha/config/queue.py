@@ -72,6 +72,11 @@ def named(settings: Iterable[str]) -> Iterator[str]:
                 yield key.removeprefix(prefix)
 
 
+def for_java_alone(key: str) -> bool:
+    """Return whether a key is a setting of Kafka's Java client that has no meaning here."""
+    return any(_JAVA_ALONE.fullmatch(name) for name in named([key]))
+
+
 def queue_of(values: Values, find: Find, names: Iterable[str]) -> QueueConfig:
     """Return where the changes of a destination go.
 
