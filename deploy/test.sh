@@ -11,6 +11,9 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export CANAL_HA_VENV=${CANAL_HA_VENV:-$PWD/.venv}
 export PATH=$CANAL_HA_VENV/bin:$PATH PYTHONUNBUFFERED=1
+# Hundreds of processes import the same modules, and each process of pytest rewrites the assertions of all tests. With
+# this variable, which containers often set, all of them would compile the sources again.
+unset PYTHONDONTWRITEBYTECODE
 
 wanted=" $* "
 names=() budgets=() seconds=() results=() summaries=()
