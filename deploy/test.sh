@@ -17,28 +17,69 @@ unset PYTHONDONTWRITEBYTECODE
 
 wanted=" $* "
 names=() budgets=() seconds=() results=() summaries=()
+started=() # the steps that run beside others
 failed=0
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+outputs=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$outputs"' EXIT
 
-# step NAME BUDGET-MINUTES COMMAND...: runs a step and records its time and outcome. A step that takes twice its budget
-# counts as hanging and is killed.
+is_wanted() { [[ $1 == install || $wanted == "  " || $wanted == *" $1 "* ]]; }
+
+# limit BUDGET-MINUTES: prints the seconds after which a step counts as hanging and is killed, twice its budget.
+limit() { echo "$(($1 * 120 * ${CANAL_HA_SLOW:-1}))"; }
+
+# step NAME BUDGET-MINUTES COMMAND...: runs a step and records its time and outcome.
 step() {
-    local name=$1 budget=$2 began=$SECONDS outcome=passed code
+    local name=$1 budget=$2 began=$SECONDS
     shift 2
-    [[ $name == install || $wanted == "  " || $wanted == *" $name "* ]] || return 0
+    is_wanted "$name" || return 0
     printf '\n=== %s: %s\n' "$name" "$*"
     # -k: SIGKILL for processes that ignore SIGTERM; --foreground: Ctrl-C reaches the step
-    timeout --foreground -k 20 "$((budget * 120 * ${CANAL_HA_SLOW:-1}))" "$@" 2>&1 | tee "$output"
-    code=${PIPESTATUS[0]}
+    timeout --foreground -k 20 "$(limit "$budget")" "$@" 2>&1 | tee "$outputs/$name"
+    record "$name" "$budget" "${PIPESTATUS[0]}" $((SECONDS - began))
+}
+
+# beside NAME BUDGET-MINUTES COMMAND...: starts a step that uses what the next steps leave of the processors. If the
+# command line names steps, they run one after another, and their output is seen at once.
+beside() {
+    local name=$1 budget=$2
+    if [[ $wanted != "  " ]]; then
+        step "$@"
+        return
+    fi
+    shift 2
+    printf '\n=== %s, beside the next steps: %s\n' "$name" "$*"
+    started+=("$name $budget")
+    # --default-signal: bash lets background jobs ignore Ctrl-C, and tests that send it would wait forever
+    # shellcheck disable=SC2016 # the inner shell expands these
+    nice -n 5 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
+        bash -c '"${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
+}
+
+# join: waits for the steps that run beside others, and prints and records them.
+join() {
+    local each name budget code took
+    wait
+    for each in "${started[@]}"; do
+        read -r name budget <<<"$each"
+        printf '\n=== %s, beside other steps\n' "$name"
+        cat "$outputs/$name"
+        read -r code took 2>/dev/null <"$outputs/$name.end" || { code=124 took=$(limit "$budget"); }
+        record "$name" "$budget" "$code" "$took"
+    done
+    started=()
+}
+
+# record NAME BUDGET-MINUTES EXIT-CODE SECONDS: adds a line to the final table.
+record() {
+    local name=$1 budget=$2 code=$3 outcome=passed
     if ((code == 124 || code == 137)); then
         outcome="HANGS"
     elif ((code)); then
         outcome="FAILED ($code)"
     fi
     [[ $outcome == passed ]] || failed=1
-    names+=("$name") budgets+=("$budget") seconds+=($((SECONDS - began))) results+=("$outcome")
-    summaries+=("$(grep -E '(passed|failed|error|deselected).* in [0-9.]+s' "$output" | tail -n 1)")
+    names+=("$name") budgets+=("$budget") seconds+=("$4") results+=("$outcome")
+    summaries+=("$(grep -E '(passed|failed|error|deselected).* in [0-9.]+s' "$outputs/$name" | tail -n 1)")
 }
 
 report() {
@@ -48,7 +89,11 @@ report() {
         printf '%-14s %6d s %6d s  %s%s\n' "${names[i]}" "${seconds[i]}" "$((budgets[i] * 60))" "${results[i]}" \
             "$( ((seconds[i] <= budgets[i] * 60)) || printf ', over budget')"
     done
-    printf '\n'
+    printf '%-14s %6d s' all "$SECONDS"
+    if [[ $wanted == "  " && -z ${CANAL_HA_LONG:-} ]]; then # steps overlap, and the whole has a budget of its own
+        printf ' %6d s%s' 900 "$( ((SECONDS <= 900)) || printf '  over budget')"
+    fi
+    printf '\n\n'
     for i in "${!names[@]}"; do
         [[ -z ${summaries[i]} ]] || printf '%s: %s\n' "${names[i]}" "${summaries[i]}"
     done
@@ -60,7 +105,7 @@ timed() {
     local before=$failed failing
     step timed "$1" pytest -m timed --durations=5
     ((failed > before)) && [[ ${results[-1]} == "FAILED (1)" ]] || return 0
-    failing=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$output" | tr '\n' ' ')
+    failing=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$outputs/timed" | tr '\n' ' ')
     wanted="  " step "timed, again" "$1" pytest -m timed --last-failed
     if [[ ${results[-1]} == passed ]]; then
         results[-2]="passed only when run again: $failing"
@@ -80,13 +125,15 @@ fi
 step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
-step types 3 mypy
-step unit 6 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+beside types 3 mypy
 step docs 1 bash deploy/docs.sh
-step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
-# Real servers mostly wait, so three test processes, each with its own servers, share two processors.
-step real 13 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
-    --no-loadscope-reorder --durations=15
+join
+beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
+# Real servers mostly wait, so more test processes than processors, each with its own servers, run beside the unit tests.
+step real 12 pytest -m "(real or spark) and not timed" -n $((2 * $(nproc))) --dist loadgroup \
+    --no-loadscope-reorder --durations=25
+join
 timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long -rs --durations=5 tests/long'
