@@ -32,7 +32,7 @@ step() {
     local name=$1 budget=$2 began=$SECONDS
     shift 2
     is_wanted "$name" || return 0
-    printf '\n=== %s: %s\n' "$name" "$*"
+    printf '\n=== %s: %.200s\n' "$name" "$*"
     # -k: SIGKILL for processes that ignore SIGTERM; --foreground: Ctrl-C reaches the step
     timeout --foreground -k 20 "$(limit "$budget")" "$@" 2>&1 | tee "$outputs/$name"
     record "$name" "$budget" "${PIPESTATUS[0]}" $((SECONDS - began))
@@ -47,7 +47,7 @@ beside() {
         return
     fi
     shift 2
-    printf '\n=== %s, beside the next steps: %s\n' "$name" "$*"
+    printf '\n=== %s, beside the next steps: %.200s\n' "$name" "$*"
     started+=("$name $budget")
     # --default-signal: bash lets background jobs ignore Ctrl-C, and tests that send it would wait forever
     # shellcheck disable=SC2016 # the inner shell expands these
@@ -99,14 +99,18 @@ report() {
     done
 }
 
+# marked MARKS: prints the test files with one of these marks, as marks of pytest separated by |. A pytest that collects
+# only these, as `testpaths`, starts sooner, and still counts as a run of the whole suite. tests/conftest.py checks that none is missing.
+marked() { grep -rlE --include='*.py' "mark\.($1)\b" tests | sort | tr '\n' ' '; }
+
 # timed BUDGET-MINUTES: runs the tests that assert how long something takes, with no other test beside them. Failed ones
 # run once more, because another program on the machine can delay them, and the table names them.
 timed() {
     local before=$failed failing
-    step timed "$1" pytest -m timed --durations=5
+    step timed "$1" pytest -m timed -o testpaths="$(marked timed)" --durations=5
     ((failed > before)) && [[ ${results[-1]} == "FAILED (1)" ]] || return 0
     failing=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$outputs/timed" | tr '\n' ' ')
-    wanted="  " step "timed, again" "$1" pytest -m timed --last-failed
+    wanted="  " step "timed, again" "$1" pytest -m timed -o testpaths="$(marked timed)" --last-failed
     if [[ ${results[-1]} == passed ]]; then
         results[-2]="passed only when run again: $failing"
         failed=$before
@@ -131,8 +135,8 @@ join
 beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 # Real servers mostly wait, so more test processes than processors, each with its own servers, run beside the unit tests.
-step real 12 pytest -m "(real or spark) and not timed" -n $((2 * $(nproc))) --dist loadgroup \
-    --no-loadscope-reorder --durations=25
+step real 12 pytest -m "(real or spark) and not timed" -o testpaths="$(marked 'real|spark')" -n $((2 * $(nproc))) \
+    --dist loadgroup --no-loadscope-reorder --durations=25
 join
 timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then

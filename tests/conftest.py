@@ -75,8 +75,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that a push leaves out; order and group the others for parallel runs, the slowest first.
 
-    Those that judge how long a fail-over takes come last, when no Spark keeps the processors busy.
+    Those that judge how long a fail-over takes come last, when no Spark keeps the processors busy. Raises UsageError
+    for a mark that deploy/test.sh would not find in the test's file.
     """
+    for path, name in sorted({(item.path, mark.name) for item in items for mark in item.iter_markers()}):
+        if name in ("real", "spark", "timed") and f"mark.{name}" not in path.read_text():
+            raise pytest.UsageError(f"{path}: write pytest.mark.{name} in this file; deploy/test.sh searches for it")
     if not os.environ.get("CANAL_HA_LONG") and config.args == config.getini("testpaths"):
         left_out = _other_databases(items) | {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
