@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from canal_ha.config import alarms as configuration
@@ -53,6 +54,7 @@ class Event:
         return self.level != "INFO"
 
 
+@cache
 def collect(root: Path = ROOT) -> tuple[Event, ...]:
     """Return all events, one for each name, sorted. The keys of several places that write one name are joined."""
     found: dict[str, list[Event]] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import os
 import socket
 import threading
 import time
@@ -221,7 +223,11 @@ WRONG: tuple[Any, ...] = (None, "text", -1, 10**400, 1e308, True, [], [[]], {}, 
 
 
 def documents() -> Iterator[tuple[str, Any]]:
-    """Yield the document with each value replaced by others, and without it, and what was done."""
+    """Yield the document with each value replaced by others, and without it, and what was done.
+
+    On a push each value is replaced by two others, which change from value to value; the long suites try all of them.
+    """
+    wrongs = itertools.cycle([WRONG] if os.environ.get("CANAL_HA_LONG") else itertools.pairwise((*WRONG, WRONG[0])))
     good = json.loads(json.dumps(status_document(FACTS, INSTANCES, 90_000.0)))
 
     def walk(holder: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -229,7 +235,7 @@ def documents() -> Iterator[tuple[str, Any]]:
             value = holder[key]
             if isinstance(value, dict | list):
                 yield from walk(value, f"{where}.{key}")
-            for wrong in WRONG:
+            for wrong in next(wrongs):
                 holder[key] = wrong
                 yield f"{where}.{key} = {wrong!r:.20}", good
             if isinstance(holder, dict):
@@ -258,7 +264,7 @@ def test_a_document_of_somebody_else_is_an_error_with_the_place_and_never_a_trac
         except Exception as error:
             raise AssertionError(what) from error
         assert "\x1b" not in console.file.getvalue()  # type: ignore[attr-defined] # it is a StringIO
-    assert refused_count > 500
+    assert refused_count > 200
 
 
 def test_a_fake_document_says_what_is_wrong_with_it() -> None:
