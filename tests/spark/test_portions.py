@@ -54,6 +54,9 @@ def test_a_portion_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly(
+    "the tests above; test_commits.py: portions of a micro-batch; test_delta.py: batches that come again"
+)
 def test_a_transaction_that_is_larger_than_a_portion_is_copied_whole(
     spark: Any, mariadb: MariaDB, node: Node, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

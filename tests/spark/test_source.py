@@ -204,6 +204,7 @@ def test_a_worker_that_dies_is_replaced(mariadb: MariaDB, node: Node, database: 
     assert marker.exists()
 
 
+@pytest.mark.nightly("test_tailer.py: a server that is away; test_restored.py: a node that dies under the reader")
 def test_a_destination_that_stops_and_starts(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
     """The query waits and continues; no row is lost or doubled."""
     one = stream(servers=node.address, destination=database, clientId=7)
@@ -241,13 +242,20 @@ def test_the_clients_place_is_free_at_once(
     client.close()
 
 
+OTHERS = pytest.mark.nightly("the first option here; tests/pipeline/test_options.py: each sentence")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "canal: set one of the options zkServers"),
-        ({"servers": "x:1", "spoolDir": "/x"}, "canal: option destination is missing"),
         ({"servers": "x:1", "destination": "d", "spolDir": "/x"}, "canal: option 'spoldir' is unknown"),
-        ({"servers": "x:1", "destination": "d", "spoolDir": "/x", "format": "xml"}, "canal: option format = 'xml'"),
+        pytest.param({}, "canal: set one of the options zkServers", marks=OTHERS),
+        pytest.param({"servers": "x:1", "spoolDir": "/x"}, "canal: option destination is missing", marks=OTHERS),
+        pytest.param(
+            {"servers": "x:1", "destination": "d", "spoolDir": "/x", "format": "xml"},
+            "canal: option format = 'xml'",
+            marks=OTHERS,
+        ),
     ],
 )
 def test_a_wrong_option_is_one_sentence(spark: Any, options: dict[str, str], says: str) -> None:
