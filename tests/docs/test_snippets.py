@@ -12,6 +12,7 @@ import pytest
 
 from lab import MariaDB, SqlServer, ZooKeeper
 from tests.docs.snippets import ROOT, SHOWN, Reader, Running, snippets
+from tests.spark.archive import jvm_options
 from tests.waiting import until
 
 README = ROOT / "README.md"
@@ -226,8 +227,9 @@ def test_fail_over(orders: SqlServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_lake_table(orders: SqlServer, tmp_path: Path) -> None:
+def test_lake_table(orders: SqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Delta table has the current rows, and the page shows what its last snippet prints."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", jvm_options())  # each of the commands starts Spark
     page = TUTORIAL / "lake-table.md"
     with Reader(page, tmp_path, orders) as reader:
         serving(reader, reader.first_lesson())
