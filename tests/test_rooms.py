@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,24 @@ PACKAGE = Path(canal_ha.__file__).parent
 ROOT = PACKAGE.parent
 
 
-def imports(module: Path) -> set[str]:
-    """Return the names of the top-level packages that a module imports anywhere."""
-    names: set[str] = set()
+@cache
+def names_in(module: Path) -> tuple[frozenset[str], tuple[tuple[str, frozenset[str]], ...]]:
+    """Return the top-level packages that a module imports anywhere; its classes, with the last names of their bases."""
+    packages: set[str] = set()
+    classes = []
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            packages |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
+            packages.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.ClassDef):
+            classes.append((node.name, frozenset(ast.unparse(base).rpartition(".")[2] for base in node.bases)))
+    return frozenset(packages), tuple(classes)
+
+
+def imports(module: Path) -> frozenset[str]:
+    """Return the names of the top-level packages that a module imports anywhere."""
+    return names_in(module)[0]
 
 
 def test_two_modules_import_kazoo() -> None:
@@ -45,9 +55,8 @@ def test_a_class_name_exists_once_in_the_package() -> None:
     for path in PACKAGE.rglob("*.py"):
         if path.stem.endswith("_pb2"):
             continue  # protoc names these
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+        for name, _ in names_in(path)[1]:
+            places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
@@ -55,11 +64,11 @@ def test_errors_are_in_one_module() -> None:
     """Every subclass of our errors is in canal_ha.errors, where callers and the reference find it."""
     known = {name for name, value in vars(errors).items() if isinstance(value, type)}
     elsewhere = {
-        f"{path.relative_to(PACKAGE)}: {node.name}"
+        f"{path.relative_to(PACKAGE)}: {name}"
         for path in PACKAGE.rglob("*.py")
         if path.name != "errors.py"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and {ast.unparse(base).rpartition(".")[2] for base in node.bases} & known
+        for name, bases in names_in(path)[1]
+        if bases & known
     }
     assert elsewhere == set()
 
