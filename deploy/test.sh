@@ -131,7 +131,6 @@ step lint 1 ruff check .
 step imports 1 lint-imports
 beside types 3 mypy
 step docs 1 bash deploy/docs.sh
-join
 beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 # Real servers mostly wait, so more test processes than processors, each with its own servers, run beside the unit tests.
