@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from canal_ha.accounts.account import Account, AccountRole
+from canal_ha.config.toml_text import document_of, line_of
 from canal_ha.decode.name_lists import match_of_server
 from canal_ha.decode.privacy import Privacy
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
@@ -23,7 +22,6 @@ _TOKEN_HASH = re.compile(r"[0-9A-Fa-f]{64}")
 _RANGE = re.compile(r"(-?[0-9]{1,5})(?:-(-?[0-9]{1,5}))?")
 _CLIENT_IDS = range(-(2**15), 2**15)
 _ANY_KEY = "the destination has its own"
-_TOML_LINE = re.compile(r"at line (\d+)")
 
 
 def parse(
@@ -37,15 +35,9 @@ def parse(
     filled: replaces the placeholders of a password or token, or raises ValueError with what it expected.
     Raises FileUnusable with file, line and reason.
     """
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, arrays in arrays
-        found = _TOML_LINE.search(str(error))
-        end = text.rstrip().count("\n") + 1 if isinstance(error, tomllib.TOMLDecodeError) else 0
-        line = int(found[1]) if found else end
-        raise FileUnusable(file, f"is not TOML: {error}", line) from error
+    document = document_of(text, file)
     for key in document.keys() - {"accounts"}:
-        raise FileUnusable(file, f"unknown key {excerpt(key)}; accounts are [accounts.NAME]", _line_of(text, key))
+        raise FileUnusable(file, f"unknown key {excerpt(key)}; accounts are [accounts.NAME]", line_of(text, key))
     tables = document.get("accounts")
     if not isinstance(tables, dict) or not tables:
         raise FileUnusable(file, "has no account; write a table [accounts.NAME]")
@@ -62,7 +54,7 @@ def parse(
             accounts.append(account)
         except _Wrong as wrong:
             where = f"account {excerpt(name)}: {wrong.key}: " if wrong.key else f"account {excerpt(name)}: "
-            raise FileUnusable(file, where + str(wrong), _line_of(text, wrong.key, name)) from wrong
+            raise FileUnusable(file, where + str(wrong), line_of(text, wrong.key, "accounts", name)) from wrong
     return tuple(accounts)
 
 
@@ -189,23 +181,3 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "filter": ("filter", _filter),
     "privacy": ("privacy", _privacy),
 }
-
-
-def _line_of(text: str, key: str, account: str | None = None) -> int:
-    """Return the number of the line that defines a key, or else of the account's table; 0 if neither is found."""
-    inside, of_table = account is None, 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.lstrip().startswith("["):
-            inside = account is not None and _heads(line, account)
-            of_table = number if inside else of_table
-        elif inside and key and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", line):
-            return number
-    return of_table
-
-
-def _heads(line: str, account: str) -> bool:
-    """Return whether a line is the head of the account's table."""
-    with suppress(tomllib.TOMLDecodeError):
-        tables = tomllib.loads(line).get("accounts")
-        return isinstance(tables, dict) and account in tables
-    return False

@@ -18,6 +18,7 @@ import click
 
 from canal_ha import logs
 from canal_ha.cli.access import first_line
+from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
@@ -144,15 +145,14 @@ class Follower:
 
 
 @click.command()
+@profile_option
 @click.option(
     "--server",
     metavar="HOST:PORT[,...]",
     help=f"One server, or several for fail-over.  [default: {DEFAULT_SERVER}]",
 )
-@click.option(
-    "--zk",
-    metavar="HOST:PORT[,...][/CHROOT]",
-    help="Find the node through ZooKeeper and follow it; only one process per client id is active. Excludes --server.",
+@zk_option(
+    "Find the node through ZooKeeper and follow it; only one process per client id is active. Excludes --server."
 )
 @zookeeper_options
 @click.option("--destination", required=True, help="Name of the destination.")

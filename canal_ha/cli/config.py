@@ -13,6 +13,7 @@ import click
 from canal_ha.cli.access import access_options, http_access
 from canal_ha.cli.check import ports
 from canal_ha.cli.destination_node import at_home
+from canal_ha.cli.profiles import profile_option
 from canal_ha.cli.server import load_checked
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_answer import DESTINATION_CONFIGURATION, NODE_CONFIGURATION
@@ -172,6 +173,7 @@ def _failed(scope: str, error: ConfigError) -> Problem:
 
 
 @command.command()
+@profile_option
 @_files
 @click.option("--destination", metavar="NAME", help="Compare this destination only.")
 @click.option("--url", help="Status endpoint of the node; by default the node that runs here with --conf.")

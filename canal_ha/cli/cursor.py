@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from canal_ha.cli.configured import configured
+from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
@@ -73,7 +74,7 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that all three commands share."""
     for option in (
         zookeeper_options,
-        click.option("--zk", metavar="HOST:PORT[,...][/CHROOT]", help="ZooKeeper servers; used instead of --conf."),
+        zk_option("ZooKeeper servers; used instead of --conf."),
         click.option(
             "--conf",
             type=click.Path(path_type=Path),
@@ -82,6 +83,7 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True),
         click.option("--destination", required=True, help="Name of the destination."),
+        profile_option,
     ):
         function = option(function)
     return function

@@ -12,6 +12,7 @@ import click
 
 from canal_ha.admin.address_file import read_address
 from canal_ha.cli.access import access_options, first_line, http_access
+from canal_ha.cli.profiles import profile_option
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import DEFAULT_URL, post
 from canal_ha.config.load import load_usable
@@ -39,9 +40,10 @@ def _node_options(command: Command, which: str) -> Command:
         metavar="DIR",
         help="Configuration directory, as in `canal-ha server`; excludes --url.",
     )(command)
-    return click.option("--url", help=f"Status endpoint of {which}: canal.admin.http.port.  [default: {DEFAULT_URL}]")(
-        command
-    )
+    command = click.option(
+        "--url", help=f"Status endpoint of {which}: canal.admin.http.port.  [default: {DEFAULT_URL}]"
+    )(command)
+    return profile_option(command)
 
 
 def at_home(config: CanalConfig, access: HttpAccess) -> tuple[str, HttpAccess]:

@@ -16,6 +16,7 @@ import click
 
 from canal_ha.cli.access import access_options, http_access
 from canal_ha.cli.figures import lines, position, queue_line, queue_problems, snapshot_line, too_late
+from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import DEFAULT_URL, fetch
@@ -36,10 +37,9 @@ T = TypeVar("T")
 
 
 @click.command()
+@profile_option
 @click.option("--url", help=f"Status endpoint of one node: canal.admin.http.port.  [default: {DEFAULT_URL}]")
-@click.option(
-    "--zk", metavar="HOST:PORT[,...][/CHROOT]", help="Show the whole cluster, found through ZooKeeper; excludes --url."
-)
+@zk_option("Show the whole cluster, found through ZooKeeper; excludes --url.")
 @zookeeper_options
 @click.option(
     "--max-lag",
