@@ -19,6 +19,17 @@ TOKEN_FILE = "CANAL_HA_TOKEN_FILE"  # the name of a variable
 
 def access_options(command: Command) -> Command:
     """Add --user, --password-file, --token-file and --tls-ca to a command, which passes them to `http_access`."""
+    command = click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar=TOKEN_FILE,
+        help=f"File with an account's bearer token, instead of a password.  [env: {TOKEN_FILE}]",
+    )(command)
+    return login_options(command)
+
+
+def login_options(command: Command) -> Command:
+    """Add --user, --password-file and --tls-ca to a command."""
     for option in (
         click.option("--user", default="", envvar=USER, help=f"Account, if the nodes have accounts.  [env: {USER}]"),
         click.option(
@@ -28,17 +39,11 @@ def access_options(command: Command) -> Command:
             help=f"File with the account's password in its first line.  [env: {PASSWORD_FILE}]",
         ),
         click.option(
-            "--token-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            envvar=TOKEN_FILE,
-            help=f"File with an account's bearer token, instead of a password.  [env: {TOKEN_FILE}]",
-        ),
-        click.option(
             "--tls-ca",
             default="",
             envvar=TLS_CA,
             metavar="FILE",
-            help=f"PEM file of the authorities for https addresses; the system's if omitted.  [env: {TLS_CA}]",
+            help=f"PEM file of the authorities for TLS; the system's if omitted.  [env: {TLS_CA}]",
         ),
     ):
         command = option(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,19 +13,23 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from canal_ha.cli.access import first_line, login_options
 from canal_ha.cli.configured import configured
+from canal_ha.cli.cursor_node import ClientLogin, OwningNode, owner_of
 from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.zookeeper_options import zookeeper_options
+from canal_ha.client.tls import client_tls
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
-from canal_ha.model.excerpt import printable
+from canal_ha.model.excerpt import message, printable, some
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.files.view import LocalView, view_of
 from canal_ha.source.group import MembersView, as_read, elsewhere, parts
 from canal_ha.source.server.view import View
+from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 T = TypeVar("T")
@@ -39,6 +44,10 @@ class Cursors(Protocol):
 
     def write(self, destination: str, client_id: int, position: LogPosition) -> None: ...
 
+    def clients(self, destination: str) -> tuple[int, ...]: ...
+
+    def delete(self, destination: str, client_id: int) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -49,6 +58,8 @@ class Chosen:
     cursors: the store that holds the cursor.
     instance: the destination's configuration; None without --conf.
     file_node: the node whose files hold the cursor; None for cursors in ZooKeeper.
+    owner: the node that runs the destination, found in ZooKeeper; None if no node does, and for cursors in files.
+    active: which process is connected with the client id, if ZooKeeper tells; "" if none does.
     """
 
     destination: str
@@ -56,23 +67,33 @@ class Chosen:
     cursors: Cursors
     instance: InstanceConfig | None
     file_node: CanalConfig | None
+    owner: OwningNode | None = None
+    active: str = ""
 
     def as_read(self, instance: InstanceConfig, cursor: LogPosition) -> InstanceConfig:
         """Return the configuration with the server that a node reads as the master. Raises what the store raises."""
         return as_read(instance, [cursor], self.cursors.servers(self.destination))
 
 
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything and print what would change; change nothing.")
+def change_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the commands that change something."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Check everything and print what would change; change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask for a confirmation; required without a terminal."),
+    ):
+        function = option(function)
+    return function
 
 
 @click.group()
 def command() -> None:
-    """Show a client's cursor, or move it: forward to skip changes, back to read them again."""
+    """Show cursors of clients, move one, or delete one."""
 
 
 def options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all three commands share."""
+    """Add the options that all commands share."""
     for option in (
+        login_options,
         zookeeper_options,
         zk_option("ZooKeeper servers; used instead of --conf."),
         click.option(
@@ -81,7 +102,9 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="DIR",
             help="Configuration directory, as in `canal-ha server`.",
         ),
-        click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True),
+        click.option(
+            "--client-id", type=click.IntRange(-(2**15), 2**15 - 1), help="Whose cursor; `show` shows all without it."
+        ),
         click.option("--destination", required=True, help="Name of the destination."),
         profile_option,
     ):
@@ -92,24 +115,38 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
 @command.command()
 @options
 def show(**given: Any) -> None:
-    """Print the cursor; with --conf also whether its journal exists and how far behind it is."""
+    """Print cursors; with --conf also whether their journals exist and how far behind they are."""
     with ExitStack() as stack:
-        chosen = choose(stack, **given)
-        click.echo(describe(chosen, _cursor(chosen)))
+        one = given.pop("client_id")
+        chosen = choose(stack, one or 0, **given)
+        if one is not None:
+            click.echo(describe(chosen, _cursor(chosen)))
+            return
+        known = chosen.cursors.clients(chosen.destination)
+        for each in (replace(chosen, client_id=client_id) for client_id in known):
+            cursor = each.cursors.read(each.destination, each.client_id)
+            at = describe(each, cursor) if cursor else f"{each.destination}, client {each.client_id}: no cursor yet"
+            click.echo(at)
+        if not known:
+            click.echo(f"no client of {chosen.destination} has subscribed")
 
 
 @command.command(name="set")
 @options
 @click.option("--to", "to", required=True, metavar="POSITION", help=FORMS)
-@DRY_RUN
-def set_cursor(to: str, dry_run: bool, **given: Any) -> None:
-    """Move the cursor; a running destination continues from there."""
+@change_options
+def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
+    """Move the cursor: forward to skip changes, back to read them again; a running destination continues from there.
+
+    With --conf the source is asked for the position. With --zk, the node that runs the destination is asked whether the
+    position exists.
+    """
     try:
         place = Place.parse(to)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--to") from error
     with ExitStack() as stack:
-        chosen = choose(stack, **given)
+        chosen = choose_one(stack, **given)
         cursor = _cursor(chosen)
         if place.part and chosen.instance is not None and not chosen.instance.group:
             raise click.UsageError(f"{chosen.destination} has one source: omit {place.part}/")
@@ -125,51 +162,114 @@ def set_cursor(to: str, dry_run: bool, **given: Any) -> None:
                 place.journal, place.offset, address=source.address, port=source.port, part=place.part
             )
             position = position.beside(cursor.parts) if place.part else position
+            if unchecked := chosen.owner.check(to) if chosen.owner else f"no node runs {chosen.destination}":
+                click.echo(
+                    f"not checked: whether the source has {place.journal}:{place.offset}: {message(unchecked)}."
+                    " With --conf, this command asks the source itself",
+                    err=True,
+                )
         else:
             raise click.UsageError("without --conf, which names the MySQL server, --to takes only JOURNAL:OFFSET")
-        _move(chosen, cursor, position, dry_run=dry_run)
+        _move(chosen, cursor, position, dry_run=dry_run, yes=yes)
 
 
 @command.command()
 @options
-@DRY_RUN
-def reset(dry_run: bool, **given: Any) -> None:
+@change_options
+def reset(dry_run: bool, yes: bool, **given: Any) -> None:
     """Move the cursor to the start of a new client: canal.instance.master.*, else the newest position."""
     with ExitStack() as stack:
-        chosen = choose(stack, **given)
+        chosen = choose_one(stack, **given)
         if chosen.instance is None:
             raise click.UsageError("reset needs --conf, which names the start of a new client")
         cursor = _cursor(chosen)
         position = _ask_source(chosen.as_read(chosen.instance, cursor), lambda view: view.start(None))
-        _move(chosen, cursor, position, dry_run=dry_run)
+        _move(chosen, cursor, position, dry_run=dry_run, yes=yes)
+
+
+@command.command()
+@options
+@change_options
+def delete(dry_run: bool, yes: bool, **given: Any) -> None:
+    """Delete a client id with its cursor and filter. If it subscribes again, it begins as a new client.
+
+    No process may be connected with the client id. The node that runs the destination deletes it, with its rights; on
+    a node with accounts give --user. A node with cursors in files must be stopped.
+    """
+    with ExitStack() as stack:
+        chosen = choose_one(stack, **given)
+        if chosen.client_id not in chosen.cursors.clients(chosen.destination):
+            raise never_subscribed(chosen)
+        if chosen.active:
+            raise LocalProtocolError(
+                f"client {chosen.client_id} of {chosen.destination} is in use by {printable(chosen.active)}: stop that"
+                " process first"
+            )
+        _refuse_beside_node(chosen)
+        cursor = chosen.cursors.read(chosen.destination, chosen.client_id)
+        at = f"its cursor {cursor}" if cursor else "it has no cursor"
+        if not allowed(chosen, f"delete the client id, {at}", dry_run=dry_run, yes=yes):
+            return
+        if chosen.owner:
+            chosen.owner.forget(chosen.client_id)
+        else:
+            chosen.cursors.delete(chosen.destination, chosen.client_id)
+        click.echo(f"{chosen.destination}, client {chosen.client_id}: deleted, {at}")
+
+
+def choose_one(stack: ExitStack, client_id: int | None, **given: Any) -> Chosen:
+    """Open the store, as `choose` does. Raises click.UsageError with the known client ids if none is given."""
+    chosen = choose(stack, client_id or 0, **given)
+    if client_id is None:
+        raise click.UsageError(f"give --client-id; {_known(chosen)}")
+    return chosen
 
 
 def choose(
-    stack: ExitStack, destination: str, client_id: int, conf: Path | None, zk: str | None, zk_access: ZooKeeperAccess
+    stack: ExitStack,
+    client_id: int,
+    destination: str,
+    conf: Path | None,
+    zk: str | None,
+    zk_access: ZooKeeperAccess,
+    user: str,
+    password_file: Path | None,
+    tls_ca: str,
 ) -> Chosen:
     """Open the store that holds the cursor.
 
     stack: closes the store.
-    destination: name of the destination.
     client_id: the client's id.
+    destination: name of the destination.
     conf: configuration directory; None with zk.
     zk: ZooKeeper servers; None with conf.
     zk_access: how to reach ZooKeeper with `zk`, and as whom.
+    user, password_file, tls_ca: the login at the node that runs the destination.
     Raises click.UsageError, and LocalProtocolError if the cursor is only in a node's memory.
     """
     if (conf is None) == (zk is None):
         raise click.UsageError("give one of --conf and --zk")
+    tls = client_tls(on=False, ca_file=tls_ca, cert_file="", key_file="", server_name="")
+    login = ClientLogin(user, first_line(password_file), tls)
+
+    def in_zookeeper(servers: str, access: ZooKeeperAccess, instance: InstanceConfig | None) -> Chosen:
+        znodes = stack.enter_context(BlockingZnodes(servers, access, read_only=False))
+        running = znodes.get(tree.client_running(destination, client_id))
+        active = tree.RunningData.from_bytes(running.data) if running else None
+        owner = owner_of(znodes, destination, login)
+        return Chosen(
+            destination, client_id, CursorNodes(znodes), instance, None, owner, active.address if active else ""
+        )
+
     if zk is not None:
-        znodes = stack.enter_context(BlockingZnodes(zk, zk_access, read_only=False))
-        return Chosen(destination, client_id, CursorNodes(znodes), None, None)
+        return in_zookeeper(zk, zk_access, None)
     assert conf is not None
     config, instance = configured(conf, destination)
     if instance.cursor_place is CursorPlace.MEMORY:
         raise LocalProtocolError(f"cursors of {destination} exist only in its node's memory (memory-instance)")
     if instance.cursor_place is CursorPlace.ZOOKEEPER:
         access = zk_access if zk_access.named or zk_access.secured else config.zk_access
-        znodes = stack.enter_context(BlockingZnodes(config.zk_servers, access, read_only=False))
-        return Chosen(destination, client_id, CursorNodes(znodes), instance, None)
+        return in_zookeeper(config.zk_servers, access, instance)
     return Chosen(destination, client_id, CursorFiles(instance.data_dir), instance, config)
 
 
@@ -200,22 +300,54 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
 def _cursor(chosen: Chosen) -> LogPosition:
     cursor = chosen.cursors.read(chosen.destination, chosen.client_id)
     if cursor is None:
-        raise LocalProtocolError(
-            f"client {chosen.client_id} of {chosen.destination} has no cursor: it never subscribed"
-        )
+        raise never_subscribed(chosen)
     return cursor
 
 
-def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run: bool) -> None:
+def never_subscribed(chosen: Chosen) -> LocalProtocolError:
+    """Return the error for a client id without a cursor."""
+    return LocalProtocolError(
+        f"client {chosen.client_id} of {chosen.destination} has no cursor: it never subscribed; {_known(chosen)}"
+    )
+
+
+def _known(chosen: Chosen) -> str:
+    clients = chosen.cursors.clients(chosen.destination)
+    return f"clients of {chosen.destination}: {some(map(str, clients)) or 'none'}"
+
+
+def allowed(chosen: Chosen, change: str, *, dry_run: bool, yes: bool) -> bool:
+    """Return whether to make a change. Ask on a terminal. Raises click.UsageError without one, and click.Abort.
+
+    chosen: the cursor.
+    change: what happens to it, behind `would`.
+    dry_run, yes: as in the options.
+    """
+    would = f"{chosen.destination}, client {chosen.client_id}: would {change}"
+    if dry_run:
+        click.echo(would)
+        return False
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{would}. Nothing was changed: without a terminal, confirm with --yes")
+        click.echo(would)
+        click.confirm("Go on?", abort=True)
+    return True
+
+
+def _refuse_beside_node(chosen: Chosen) -> None:
     node = chosen.file_node
     if node is not None and _listens(node.ip or "127.0.0.1", node.port):
         raise LocalProtocolError(
             f"a node runs on port {node.port} and would overwrite the change in its files: stop the node first"
         )
+
+
+def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run: bool, yes: bool) -> None:
+    _refuse_beside_node(chosen)
     if chosen.instance is not None and not chosen.instance.decode.gtid_on:
         position = replace(position, gtid="")
-    if dry_run:
-        click.echo(f"{chosen.destination}, client {chosen.client_id}: would move from {cursor} to {position}")
+    if not allowed(chosen, f"move from {cursor} to {position}", dry_run=dry_run, yes=yes):
         return
     chosen.cursors.write(chosen.destination, chosen.client_id, position)
     click.echo(f"{chosen.destination}, client {chosen.client_id}: moved from {cursor} to {position}")

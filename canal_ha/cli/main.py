@@ -16,7 +16,7 @@ COMMANDS = {
     "client": "Print the changes of a destination.",
     "pipeline": "Run a pipeline on Spark or in this process, check it, or show its progress.",
     "decode": "Turn binlog files into rows or entries, without a server.",
-    "cursor": "Show a client's cursor, or move it.",
+    "cursor": "Show cursors of clients, move one, or delete one.",
     "snapshot": "Read the existing rows of tables into a client's stream.",
     "destination": "Show where destinations run; move, pause and resume them.",
     "source": "Move a running destination between its master and its standby.",

@@ -6,10 +6,12 @@ simultaneous writes, one sees the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZnodeDenied
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create, Delete, SetData, Znode
+from canal_ha.zookeeper.operations import Check, Create, Delete, SetData, Znode
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 ATTEMPTS = 20
@@ -65,6 +67,24 @@ class CursorNodes:
                 # the owner has just written or deleted it: read it again
         raise MetaWriteFailed(f"{path} changed in all {ATTEMPTS} attempts to write it")
 
+    def clients(self, destination: str) -> tuple[int, ...]:
+        """Return the client ids that have subscribed."""
+        return tree.client_ids(self._znodes.children(tree.destination(destination)))
+
+    def delete(self, destination: str, client_id: int) -> None:
+        """Remove a client id with all znodes below it, while no node runs the destination. Raises MetaWriteFailed.
+
+        The owner would write them again, so the transaction checks that nobody claims the destination meanwhile.
+        """
+        parent = self._znodes.get(tree.destination(destination))
+        if parent is None or self._znodes.get(tree.running(destination)) is not None:
+            raise MetaWriteFailed(f"a node claims {destination} just now: run the command again")
+        below = list(_below(self._znodes, tree.client(destination, client_id)))
+        try:
+            self._znodes.transaction([Check(tree.destination(destination), parent.version), *map(Delete, below)])
+        except TransactionRefused as refused:
+            raise MetaWriteFailed(f"{destination}, client {client_id}: {refused}: run the command again") from refused
+
     def problems(self) -> list[str]:
         """Return what keeps a node from working here. Creates and deletes a test node in one transaction."""
         path = f"{tree.ROOT}/check"
@@ -80,6 +100,13 @@ class CursorNodes:
         except CanalError as error:
             return [f"writing below {tree.ROOT} failed: {error}"]
         return []
+
+
+def _below(znodes: BlockingZnodes, path: str) -> Iterator[str]:
+    """Yield the paths of a node and of all nodes below it, leaves first."""
+    for name in znodes.children(path):
+        yield from _below(znodes, f"{path}/{name}")
+    yield path
 
 
 def _position(path: str, node: Znode) -> LogPosition:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from canal_ha.errors import MetaWriteFailed
 from canal_ha.meta.files import FileBackend
-from canal_ha.meta.repository import CursorMoved, Snapshot
+from canal_ha.meta.repository import CursorMoved, Snapshot, Unsubscribed
 from canal_ha.model.position import LogPosition
 
 T = TypeVar("T")
@@ -37,6 +37,11 @@ class CursorFiles:
         if client_id not in snapshot.clients:
             raise MetaWriteFailed(f"client {client_id} of {destination} has no cursor: it never subscribed")
         _finish(backend.write((CursorMoved(client_id, position),)))
+
+    def delete(self, destination: str, client_id: int) -> None:
+        """Remove a client id with its cursor and filter. Raises MetaWriteFailed."""
+        backend, _ = self._load(destination)
+        _finish(backend.write((Unsubscribed(client_id),)))
 
     def clients(self, destination: str) -> tuple[int, ...]:
         """Return the client ids in the file."""

@@ -1,12 +1,24 @@
-"""What `canal-ha cursor` shows."""
+"""What `canal-ha cursor` shows, and what it asks before it changes anything."""
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from canal_ha.cli.cursor import Chosen, describe
+from canal_ha.cli.main import group
+from canal_ha.meta.files import meta_text
 from canal_ha.meta.offline import CursorFiles
+from canal_ha.meta.repository import Snapshot
+from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from lab import free_port
+from lab.node import PROGRAM
 
 
 def test_a_clients_mark_cannot_steer_the_operators_terminal(tmp_path: Path) -> None:
@@ -15,3 +27,65 @@ def test_a_clients_mark_cannot_steer_the_operators_terminal(tmp_path: Path) -> N
     shown = describe(chosen, LogPosition("binlog.000001", 4, mark="\x1b[2J\nexample, client 7: \u202e"))
     _, mark = shown.split("\n")
     assert mark == r"mark of its client: \x1b[2J\nexample, client 7: \u202e"
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """Return the configuration of a stopped node whose files have the clients 1001 and 1002."""
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "instance.properties").write_text("canal.instance.master.address = 127.0.0.1:3306\n")
+    (tmp_path / "canal.properties").write_text(
+        f"canal.destinations = example\ncanal.file.data.dir = {tmp_path}\ncanal.port = {free_port()}\n"
+    )
+    clients = {number: ClientIdentity("example", number, "") for number in (1001, 1002)}
+    cursors = {1001: LogPosition("mysql-bin.000001", 4)}
+    (tmp_path / "example" / "meta.dat").write_text(meta_text("example", Snapshot(clients, cursors)))
+    return tmp_path
+
+
+def cursor(*arguments: str) -> tuple[int, str]:
+    """Run the command without a terminal; return its exit code and its output."""
+    ended = CliRunner().invoke(group, ["cursor", *arguments])
+    return ended.exit_code, ended.output or str(ended.exception)
+
+
+def test_no_client_id_is_guessed(conf: Path) -> None:
+    """The commands that change something name the known ones; `show` shows all."""
+    where = ("--conf", str(conf), "--destination", "example")
+    for command in (("set", "--to", "mysql-bin.000001:4"), ("reset",), ("delete",)):
+        code, text = cursor(*command, *where, "--yes")
+        assert (code, "give --client-id; clients of example: 1001, 1002" in text) == (2, True)
+    code, text = cursor("show", *where)
+    assert (code, "example, client 1001: mysql-bin.000001:4" in text, "client 1002: no cursor yet" in text) == (
+        0,
+        True,
+        True,
+    )
+
+
+def test_a_script_has_to_confirm(conf: Path) -> None:
+    """Without a terminal and without --yes nothing changes, and the error says what would have."""
+    where = ("--conf", str(conf), "--destination", "example", "--client-id", "1001")
+    before = (conf / "example" / "meta.dat").read_bytes()
+    code, text = cursor("delete", *where)
+    assert code == 2
+    assert "example, client 1001: would delete the client id, its cursor mysql-bin.000001:4. Nothing was chan" in text
+    assert (conf / "example" / "meta.dat").read_bytes() == before
+    assert cursor("delete", *where, "--yes")[0] == 0
+    assert CursorFiles(conf).clients("example") == (1002,)
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", (1001, 1002)), ("y", (1002,))])
+def test_a_person_is_asked_on_a_terminal(conf: Path, answer: str, left: tuple[int, ...]) -> None:
+    """Only a yes changes anything."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        command = [PROGRAM, "cursor", "delete", "--conf", str(conf), "--destination", "example", "--client-id", "1001"]
+        ended = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "would delete the client id" in ended.stdout
+    assert "Go on? [y/N]" in ended.stdout
+    assert CursorFiles(conf).clients("example") == left

@@ -48,11 +48,8 @@ def test_an_operators_edit_of_a_cursor_is_in_the_owners_audit(
         with following(node, tables=rf"{database}\.t") as client:
             mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
             assert column(read(client, 1)) == [1]
-            subprocess.run(
-                [PROGRAM, "cursor", "set", "--conf", node.conf, "--destination", "example", "--to", "latest"],
-                check=True,
-                timeout=60,
-            )
+            where = ("--conf", node.conf, "--destination", "example", "--client-id", "1001")
+            subprocess.run([PROGRAM, "cursor", "set", *where, "--to", "latest", "--yes"], check=True, timeout=60)
             (moved,) = until(lambda: found("cursor moved"), what="the edit")
         assert (moved["client_id"], moved["details"]["by"]) == (1001, "znode edit")
         assert "mysql-bin" in moved["details"]["position"]

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli.main import group
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.errors import CanalError
 from canal_ha.meta.files import meta_text
 from canal_ha.meta.repository import Snapshot
@@ -24,6 +25,7 @@ from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
 
+ID = ("--client-id", "1001")
 INSERT = "INSERT INTO {}.t VALUES ({})"
 
 
@@ -62,27 +64,33 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         where = ("--destination", "example", "--conf", str(node.conf))
         for to in (f"{journal}:{offset}", f"{journal}:{offset + 90}", f"time:{begun}"):
             before = node.log_file("example").count("cursor.replaced")
-            code, text = cursor("set", *where, "--to", to, "--dry-run")
+            code, text = cursor("set", *where, *ID, "--to", to, "--dry-run")
             assert (code, "would move from" in text) == (0, True), text
             assert node.log_file("example").count("cursor.replaced") == before
-            code, text = cursor("set", *where, "--to", to)
+            code, text = cursor("set", *where, *ID, "--to", to, "--yes")
             assert (code, "moved from" in text) == (0, True), text
             again = rows(client, 2)
             assert [row.after for row in again][-2:] == [{"id": 1}, {"id": 2}], to
         server.execute(INSERT.format(database, 3))
-        code, text = cursor("set", "--destination", "example", "--zk", hosts, "--to", f"{journal}:{offset}")
-        assert code == 0, text
+        by_zk = ("--destination", "example", "--zk", hosts, *ID)
+        for missing in (f"{journal}:99999999", "mysql-bin.099999:4"):
+            code, text = cursor("set", *by_zk, "--to", missing, "--yes")
+            assert (code, "does not exist; the binlog reaches from" in text) == (1, True), text
+        code, text = cursor("set", *by_zk, "--to", f"{journal}:{offset}", "--yes")
+        assert (code, "not checked" in text) == (0, False), text
         assert [row.after for row in rows(client, 3)] == [{"id": 1}, {"id": 2}, {"id": 3}]
         for refused, reason in (
-            (("set", *where, "--to", f"{journal}:99999999"), "does not exist"),
-            (("set", *where, "--to", "yesterday"), "invalid position"),
-            (("show", *where, "--client-id", "7"), "never subscribed"),
+            (("set", *where, *ID, "--to", f"{journal}:99999999", "--yes"), "does not exist"),
+            (("set", *where, *ID, "--to", "yesterday", "--yes"), "invalid position"),
+            (("set", *where, "--to", f"{journal}:{offset}", "--yes"), "give --client-id; clients of example: 1001"),
+            (("set", *where, *ID, "--to", f"{journal}:{offset}"), "without a terminal, confirm with --yes"),
+            (("show", *where, "--client-id", "7"), "never subscribed; clients of example: 1001"),
         ):
             code, text = cursor(*refused)
             assert code
             assert reason in text
         server.execute(INSERT.format(database, 4))
-        assert cursor("reset", *where)[0] == 0
+        assert cursor("reset", *where, *ID, "--yes")[0] == 0
         server.execute(INSERT.format(database, 5))
         assert [row.after for row in rows(client, 1)][-1:] == [{"id": 5}]
         code, text = cursor_as_installed("show", *where)
@@ -127,7 +135,7 @@ def test_the_command_asks_the_server_that_was_switched_to_last(
     assert f"example reads {switched} now" in text
     text = CliRunner().invoke(group, ["check", "--conf", str(tmp_path)]).output
     assert f"client 1001 at {cursor_of_gone}: a position of {LOOPBACK}:{gone}, and example reads {switched} now" in text
-    code, text = cursor("set", *where, "--to", "latest")
+    code, text = cursor("set", *where, *ID, "--to", "latest", "--yes")
     assert (code, f"to {journal}:" in text) == (0, True), text
     code, text = cursor("show", *where)
     assert "its journal exists" in text
@@ -143,10 +151,55 @@ def test_in_files(mysql: SqlServer, database: str) -> None:
     with connected(node.start(), database) as client:
         mysql.execute(INSERT.format(database, 1))
         assert [row.after for row in rows(client, 1)] == [{"id": 1}]
-        code, text = cursor_as_installed("set", *where, "--to", "earliest")
+        code, text = cursor_as_installed("set", *where, *ID, "--to", "earliest", "--yes")
         assert (code, "stop the node first" in text) == (1, True), text
     node.stop()
-    code, text = cursor("set", *where, "--to", f"gtid:{gtids}")
+    code, text = cursor("set", *where, *ID, "--to", f"gtid:{gtids}", "--yes")
     assert code == 0, text
     with node.start(), connected(node, database) as client:
         assert [row.after for row in rows(client, 1)] == [{"id": 1}]
+
+
+@pytest.mark.real
+def test_a_client_id_is_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database: str) -> None:
+    """The node that runs the destination deletes it; without one, the command does. It begins anew afterwards.
+
+    Without a node, `set --zk` says that nobody was asked about the position.
+    """
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    hosts = f"{zookeeper.hosts}/{database}"
+    by_zk = ("--destination", "example", "--zk", hosts, *ID)
+    with Node({"example": follow(mysql)}, zk_servers=hosts) as node:
+        for _ in range(2):
+            with connected(node, database):
+                pass
+            code, text = cursor("show", "--destination", "example", "--zk", hosts)
+            assert (code, text.startswith("example, client 1001: ")) == (0, True), text
+            code, text = cursor("delete", *by_zk, "--dry-run")
+            assert (code, "would delete the client id, its cursor" in text) == (0, True), text
+            code, text = cursor("delete", *by_zk, "--yes")
+            assert (code, "deleted, its cursor" in text) == (0, True), text
+            code, text = cursor("delete", *by_zk, "--yes")
+            assert (code, "never subscribed; clients of example: none" in text) == (1, True), text
+        with connected(node, database):
+            pass
+        node.stop()
+    code, text = cursor("set", *by_zk, "--to", "mysql-bin.099999:4", "--yes")
+    assert code == 0
+    assert "not checked: whether the source has mysql-bin.099999:4: no node runs example. With --conf" in text
+    code, text = cursor("delete", *by_zk, "--yes")
+    assert (code, "deleted" in text) == (0, True), text
+    with BlockingZnodes(hosts) as znodes:
+        assert znodes.get(tree.client("example", 1001)) is None
+
+
+@pytest.mark.real
+def test_a_client_id_in_use_is_not_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database: str) -> None:
+    """ZooKeeper names the process that is active."""
+    hosts = f"{zookeeper.hosts}/{database}"
+    with (
+        Node({"example": follow(mysql)}, zk_servers=hosts, wait_for=["example"]),
+        ClusterConnector(hosts, "example", filter=r".*\\..*"),
+    ):
+        code, text = cursor("delete", "--destination", "example", "--zk", hosts, *ID, "--yes")
+        assert (code, "client 1001 of example is in use by" in text) == (1, True), text

@@ -124,7 +124,8 @@ def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
             node.stop()
             shown = canal_ha("cursor", "show", "--conf", str(node.conf), "--destination", "both")
             assert f"2, {second.address}: its journal exists, with 1 older ones" in shown
-            moved = canal_ha("cursor", "set", "--conf", str(node.conf), "--destination", "both", "--to", "2/earliest")
+            where = ("--conf", str(node.conf), "--destination", "both", "--client-id", "1001")
+            moved = canal_ha("cursor", "set", *where, "--to", "2/earliest", "--yes")
             assert "to 1/" in moved
             assert "position       source 2: client 1001" in canal_ha("check", "--conf", str(node.conf))
             node.start()

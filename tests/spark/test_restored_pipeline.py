@@ -73,7 +73,7 @@ def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
         assert "restored from an older copy" in told.stdout
         found = re.search(r"`canal-ha (cursor set .*?)`", said)
         assert found
-        subprocess.run([PROGRAM, *found[1].split()], check=True, capture_output=True)
+        subprocess.run([PROGRAM, *found[1].split(), "--yes"], check=True, capture_output=True)
         run(80, 90)
         if LONG:
             run(90, 100)
