@@ -19,11 +19,13 @@ import click
 from canal_ha import logs
 from canal_ha.cli.access import first_line
 from canal_ha.cli.profiles import profile_option, zk_option
+from canal_ha.cli.refused import explained
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
+from canal_ha.client.refusals import NOT_THERE
 from canal_ha.client.rows import rows_of
 from canal_ha.client.tls import client_tls
 from canal_ha.config.model import ZooKeeperAccess
@@ -101,8 +103,9 @@ class Follower:
             if not self.stopping.is_set():
                 raise
         except ServerRefused as error:
-            if END_OF_RANGE not in str(error):
-                raise
+            if END_OF_RANGE in str(error):
+                return
+            raise explained(error, self._connector) if isinstance(self._connector, SimpleConnector) else error from None
 
     def _begin(self, connector: Connector) -> None:
         if self._reading.start:
@@ -320,7 +323,7 @@ def follow_with_retries(follower: Follower) -> None:
             follower.follow()
             return
         except (ConnectionLost, ServerRefused) as error:
-            if isinstance(error, ServerRefused) and "should start first" not in str(error):
+            if isinstance(error, ServerRefused) and NOT_THERE not in str(error):
                 raise
             click.echo(f"canal-ha: {error}; retrying", err=True)
         pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)

@@ -85,13 +85,20 @@ class MembersAre:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesHaveOthers:
+    """No node can run the destination, and ZooKeeper has these others."""
+
+    destinations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Broke:
     """An unforeseen error ended the thread. This process is not active, and `tell` is not called again."""
 
     error: Exception
 
 
-News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | MembersAre | Broke
+News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | MembersAre | NodesHaveOthers | Broke
 
 
 class Coordination:
@@ -245,6 +252,13 @@ class Coordination:
                 self._read_again(self._read_members)
             else:
                 self._tell(MembersAre(names))
+                if not names:
+                    self._session.children(tree.DESTINATIONS, None, read_others)
+
+        def read_others(names: tuple[str, ...] | ZooKeeperUnavailable) -> None:
+            """Only errors need them, so a failure is no reason to ask again."""
+            if not isinstance(names, ZooKeeperUnavailable) and (others := {*names} - {self._destination}):
+                self._tell(NodesHaveOthers(tuple(sorted(others))))
 
         self._session.children(tree.destination_members(self._destination), self._members_changed, read)
 

@@ -29,10 +29,12 @@ from canal_ha.client.coordination import (
     MembersAre,
     News,
     NobodyRuns,
+    NodesHaveOthers,
     RunningIs,
     StandsBy,
 )
 from canal_ha.client.discovery import Discovered, FixedList, split_address
+from canal_ha.client.known_destinations import not_found
 from canal_ha.client.refusals import as_canal_says, kind_of
 from canal_ha.client.runtime import Runtime
 from canal_ha.client.tls import ClientTls
@@ -140,6 +142,7 @@ class Exchange:
         self._error: CanalError | None = None
         self._gave_up_after = 0
         self._broken: Exception | None = None
+        self._others: tuple[str, ...] = ()  # destinations of the cluster, if no node has this one
 
     # ---- state
 
@@ -374,8 +377,12 @@ class Exchange:
 
     def _last_error(self) -> CanalError:
         if self._error is None or self._failover.node is None:
-            return ConnectionLost(f"no alive canal server for {self._access.destination}")
+            advice = f": {self._advice()}" if self._others else ""
+            return ConnectionLost(f"no alive canal server for {self._access.destination}{advice}")
         return self._error
+
+    def _advice(self) -> str:
+        return not_found(self._access.destination, "ZooKeeper", self._others)
 
     def _missing_condition(self) -> str:
         access = self._access
@@ -557,11 +564,21 @@ class Exchange:
                 case StandsBy(address):
                     self._standing_by = address
                 case RunningIs(address, generation):
+                    self._others = ()
                     directory.running_is(address, generation)
                 case NobodyRuns():
                     directory.running_is_gone()
                 case MembersAre(names):
                     directory.members_are(names)
+                    self._others = self._others if not names else ()
+                case NodesHaveOthers(names):
+                    self._others = names
+                    log.warning(
+                        "client.destination_unknown",
+                        destination=self._access.destination,
+                        client_id=self._access.client_id,
+                        reason=self._advice(),
+                    )
                 case Broke(error):
                     self._broken = error
                     self._feed(f.Deactivated())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from canal_ha.client.failover import FailureKind
 from canal_ha.errors import CanalError, ConnectionLost, ServerRefused
 
-_NOT_THERE = "should start first"  # the destination runs on another node, or not yet
+NOT_THERE = "should start first"  # the destination runs on another node, or not yet
 _NOT_SUBSCRIBED = "should subscribe first"
 _END = "end of range"  # at the end of a private read
 _BAD_FILTER = "table filter "  # our nodes' text for an invalid filter
@@ -16,7 +16,7 @@ def kind_of(error: CanalError, *, subscribed: bool) -> FailureKind:
     if isinstance(error, ConnectionLost):
         return FailureKind.LOST
     text = str(error) if isinstance(error, ServerRefused) else ""
-    if _NOT_THERE in text:
+    if NOT_THERE in text:
         return FailureKind.LOST
     if _BAD_FILTER in text or _END in text or (_NOT_SUBSCRIBED in text and not subscribed):
         return FailureKind.FATAL
