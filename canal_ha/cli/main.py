@@ -25,6 +25,7 @@ COMMANDS = {
     "migrate": "Say what becomes of a deployer of canal, and write a configuration of it.",
     "config": "Show, check or compare a configuration.",
     "status": "Show destinations, their owners, their clients and their lag.",
+    "debug": "Collect what somebody else needs to find a fault.",
     "version": "Print versions and which kernel decodes rows.",
 }
 """name -> its line in --help. The module of the same name in this package defines the command."""

@@ -23,6 +23,11 @@ _OPEN = re.compile(
 )
 """Further keys whose values are shown. The value of any other key can be part of a password, through a placeholder."""
 
+_PASSWORD_INSIDE = re.compile(
+    r"""^[^:/\s]+:([^/\s].*)$|://[^/@\s]*:([^/@\s]*)@|passw(?:or)?d\s*=\s*["']?([^"'&;\s]+)""", re.I
+)
+"""user:password, a URL with a login, and the text of a JAAS configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
@@ -62,6 +67,23 @@ def of_destination(config: CanalConfig, instance: InstanceConfig) -> tuple[Effec
     instance: the destination's, as it was loaded.
     """
     return tuple(_destination(config, instance, instance.layers or config.layers))
+
+
+def secrets_of(config: CanalConfig) -> frozenset[str]:
+    """Return the values that `of_node` and `of_destination` hide, and the passwords inside them, as in user:password.
+
+    config: of a node. Values of keys that no one can read are left out.
+    """
+    scopes = [(of_node(config, config), config.layers)]
+    scopes += [(of_destination(config, each), each.layers or config.layers) for each in config.destinations]
+    found: set[str] = {config.zk_access.digest, config.zk_access.sasl}
+    for values, layers in scopes:
+        for each in values:
+            setting = layers.find(each.key) if each.hidden else None
+            if setting is not None:
+                found.add(setting.text)
+    inside = {match[match.lastindex or 0] for text in found for match in _PASSWORD_INSIDE.finditer(text)}
+    return frozenset((found | inside) - {""})
 
 
 def _destination(config: CanalConfig, instance: InstanceConfig, layers: Layers) -> Iterator[EffectiveValue]:
