@@ -19,6 +19,7 @@ from twisted.internet.testing import StringTransport
 from canal_ha.accounts.account import Accounts
 from canal_ha.accounts.parse import parse
 from canal_ha.admin.actions import actions_of
+from canal_ha.admin.additions import DestinationAdded, DestinationRemoved, addition_actions
 from canal_ha.admin.api import StatusApi
 from canal_ha.admin.cluster_view import ClusterView
 from canal_ha.admin.document import NodeFacts, OwnStatus
@@ -119,6 +120,27 @@ class PlacementsOfTwo:
             self.asked.append(asked)
 
 
+class FilesOfOne:
+    """Takes every file but one that is empty. asked: what was asked, and not only tried."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    async def add(self, destination: str, text: str, *, dry_run: bool) -> DestinationAdded:
+        """See DestinationFiles."""
+        if not text:
+            raise PlacementRefused("the file is empty")
+        if not dry_run:
+            self.asked.append(("add", destination, text))
+        return DestinationAdded(destination, NODE, f"conf/{destination}", False, False, (OTHER_NODE,), ())
+
+    async def remove(self, destination: str, *, purge: bool, dry_run: bool) -> DestinationRemoved:
+        """See DestinationFiles."""
+        if not dry_run:
+            self.asked.append(("remove", destination, purge))
+        return DestinationRemoved(destination, NODE, True, False, (OTHER_NODE,), ("its file",), ())
+
+
 class Desk:
     """See the module. with_accounts: those of lab.gate; else the node is open. instances: that run here."""
 
@@ -133,8 +155,10 @@ class Desk:
         own = OwnStatus(NodeFacts(NODE, "compiled", time.time()), lambda: self.instances)
         self.seen = Sightings()
         self.placements = PlacementsOfTwo()
+        self.files = FilesOfOne()
         view = ClusterView(self.clock, NODE, own, lambda account: seen_document(self.seen, account), self.placements)
         actions = {**actions_of(self._switch, self._snapshot), **placement_actions(self.placements)}
+        actions |= addition_actions(self.files)
         reports = reports_of(
             view, self.seen, Embedded(), self.placements, Path("logs"), lambda destination: {"settings": []}
         )

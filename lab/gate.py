@@ -73,7 +73,7 @@ HTTP: Mapping[str, tuple[str, ...]] = {
     gate.PAGE: WHO[1:],
     gate.DESTINATION_PAGE: ("reader", "admin"),
     gate.DESTINATIONS: WHO[1:],
-    **dict.fromkeys((gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE), ("admin",)),
+    **dict.fromkeys((gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE, gate.ADD, gate.REMOVE), ("admin",)),
 }
 # The same for each request of canal's admin protocol.
 ADMIN: Mapping[str, tuple[str, ...]] = {
@@ -103,6 +103,8 @@ _PLACEMENT = {
     gate.PAUSE: "/api/v1/destinations/example/pause",
     gate.RESUME: "/api/v1/destinations/example/resume",
     gate.REBALANCE: "/api/v1/rebalance",
+    gate.ADD: "/api/v1/destinations/added/add",
+    gate.REMOVE: "/api/v1/destinations/example/remove",
 }
 _REFUSALS = ("auth failed for user:", " has no right on ", " has no role ", " is NOT supported!")
 _BODIES: Mapping[str, Any] = {
@@ -175,7 +177,8 @@ def http_request(kind: str, who: str) -> str:
     elif kind == gate.DESTINATION_CONFIGURATION:
         first = "GET /api/v1/destinations/example/config"
     elif kind in _PLACEMENT:
-        body, first = '{"to": "10.0.0.2:11111", "dry_run": true}', f"POST {_PLACEMENT[kind]}"
+        body = '{"to": "10.0.0.2:11111", "text": "canal.instance.master.address = db:3306", "dry_run": true}'
+        first = f"POST {_PLACEMENT[kind]}"
     login = "" if who == "nobody" else b64encode(f"{who}:{PASSWORD}".encode()).decode()
     return (
         f"{first} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"

@@ -30,6 +30,8 @@ PAUSE = "pause of a destination"
 RESUME = "resumption of a destination"
 MOVE = "move of a destination"
 REBALANCE = "rebalance of the cluster"
+ADD = "addition of a destination"
+REMOVE = "removal of a destination"
 
 
 class Need(Enum):
@@ -97,6 +99,8 @@ NEEDS: Mapping[str, Need] = {
     RESUME: Need.ACTION,
     MOVE: Need.ACTION,
     REBALANCE: Need.EVERYTHING,
+    ADD: Need.EVERYTHING,
+    REMOVE: Need.EVERYTHING,
 }
 
 

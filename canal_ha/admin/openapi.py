@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from canal_ha.accounts import gate
 from canal_ha.admin.actions import PLACES
+from canal_ha.admin.additions import TEXT_MOST, DestinationAdded, DestinationRemoved
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, ReaderStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -93,6 +94,12 @@ def openapi() -> Schema:
             "/api/v1/destinations/{destination}/resume": _of_destination(
                 _post(gate.RESUME, "Let a paused destination run again", "PlacementRequest", "ResumeAnswer")
             ),
+            "/api/v1/destinations/{destination}/add": _of_destination(
+                _post(gate.ADD, "Add a destination to this node alone", "AddRequest", "AddAnswer")
+            ),
+            "/api/v1/destinations/{destination}/remove": _of_destination(
+                _post(gate.REMOVE, "Remove a destination from this node alone", "RemoveRequest", "RemoveAnswer")
+            ),
             "/api/v1/rebalance": _post(
                 gate.REBALANCE, "Spread the destinations evenly over the nodes", "PlacementRequest", "RebalanceAnswer"
             ),
@@ -170,10 +177,10 @@ def _answers(schema: str | None, *codes: str) -> Schema:
 # ---- schemas
 
 
-def _of_type(kind: Any) -> Schema:
-    """Return the schema of a dataclass, whose fields are all in the JSON."""
+def _of_type(kind: Any, **more: Schema) -> Schema:
+    """Return the schema of a dataclass, whose fields are all in the JSON. more: what the JSON has besides."""
     hints = get_type_hints(kind)
-    return _object({field.name: _of_hint(hints[field.name]) for field in fields(kind)}) | {
+    return _object({field.name: _of_hint(hints[field.name]) for field in fields(kind)} | more) | {
         "description": (kind.__doc__ or "").partition("\n")[0]
     }
 
@@ -315,6 +322,11 @@ def _actions() -> dict[str, Schema]:
         "MoveAnswer": _object({**move, "dry_run": FLAG}),
         "PauseAnswer": _object({**_texts("destination", "ran_on"), "dry_run": FLAG}),
         "ResumeAnswer": _object({**_texts("destination", "runs_on"), "dry_run": FLAG}),
+        "AddRequest": _object({"text": TEXT | {"maxLength": TEXT_MOST}, "dry_run": FLAG})
+        | {"required": ["text"], "additionalProperties": True},
+        "AddAnswer": _of_type(DestinationAdded, dry_run=FLAG),
+        "RemoveRequest": _object({"purge": FLAG, "dry_run": FLAG}) | {"required": [], "additionalProperties": True},
+        "RemoveAnswer": _of_type(DestinationRemoved, dry_run=FLAG),
         "RebalanceAnswer": _object({"moves": _list(_object(move)), "dry_run": FLAG}),
     }
 

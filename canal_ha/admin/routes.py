@@ -46,6 +46,8 @@ ROUTES = (
     Route(gate.MOVE, "/api/v1/destinations/(.+)/move", POST),
     Route(gate.PAUSE, "/api/v1/destinations/(.+)/pause", POST),
     Route(gate.RESUME, "/api/v1/destinations/(.+)/resume", POST),
+    Route(gate.ADD, "/api/v1/destinations/(.+)/add", POST),
+    Route(gate.REMOVE, "/api/v1/destinations/(.+)/remove", POST),
     Route(gate.REBALANCE, "/api/v1/rebalance", POST),
 )
 # Pages are another table: their answers are HTML, and their login is a form.

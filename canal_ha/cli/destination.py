@@ -1,16 +1,19 @@
-"""`canal-ha destination`: shows where destinations run, moves them, and pauses them."""
+"""`canal-ha destination`: shows where destinations run, adds, moves, pauses and removes them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from canal_ha.cli.destination_node import DestinationNode, any_node_options
+from canal_ha.cli.destination_node import DestinationNode, any_node_options, each_node_options
 from canal_ha.cli.figures import lines
-from canal_ha.client.node_answer import MOVE, PLACED
+from canal_ha.cli.instance_template import template
+from canal_ha.client.node_answer import ADDED, MOVE, PLACED, REMOVED
 from canal_ha.client.node_http import ask, path_of
 from canal_ha.errors import PlacementRefused
 from canal_ha.model.excerpt import json_text, printable
@@ -25,16 +28,17 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group()
 def command() -> None:
-    """Show where destinations run; move, pause and resume them.
+    """Show where destinations run; add, move, pause, resume and remove them.
 
-    Any node of the cluster can be asked. Changes need the role admin; a node without accounts takes its --conf instead.
+    Any node of the cluster can be asked; only `add` and `remove` change the node that is asked.
+    Changes need the role admin; a node without accounts takes its --conf instead.
     """
 
 
-def _change_options(command: Command) -> Command:
+def _change_options(command: Command, node_options: Callable[[Command], Command] = any_node_options) -> Command:
     """Add the options of every command that changes something."""
     for option in (
-        any_node_options,
+        node_options,
         _as_json,
         click.option("--yes", is_flag=True, help="Do not ask for a confirmation."),
         click.option("--dry-run", is_flag=True, help="Only print what would happen."),
@@ -133,6 +137,65 @@ def rebalance(**options: Any) -> None:
     )
 
 
+@command.command()
+@click.argument("destination")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Its instance.properties.  [default: a template with a comment for each key that --set can give]",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A line to add to the file; can be repeated. Write passwords as '${file:PATH}' of the node.",
+)
+@partial(_change_options, node_options=each_node_options)
+def add(destination: str, file: Path | None, sets: tuple[str, ...], url: tuple[str, ...], **options: Any) -> None:
+    """Add a destination to the nodes that are asked, and to no others: each node has files of its own.
+
+    The node checks the file, writes it, and runs the destination or stands by. With canal.auto.scan = false it also
+    adds the name to canal.destinations in canal.properties, and needs a restart.
+    """
+    text = template(file.read_text(encoding="utf-8") if file else None, sets)
+    for each in url or (None,):
+        _change(
+            path_of(destination, "add"),
+            {"text": text},
+            ADDED,
+            lambda plan: f"{plan['node']} gets {plan['file']}{_listed(plan)}{_warned(plan)}{_missing(plan)}",
+            lambda done: (
+                f"{destination}: {done['node']} has {done['file']} now{_restart(done)}{_warned(done)}{_missing(done)}"
+            ),
+            url=each,
+            **options,
+        )
+
+
+@command.command()
+@click.argument("destination")
+@click.option("--purge", is_flag=True, help="Also delete cursors, table history and files for ever.")
+@partial(_change_options, node_options=each_node_options)
+def remove(destination: str, purge: bool, url: tuple[str, ...], **options: Any) -> None:
+    """Remove a destination from the nodes that are asked, and from no others.
+
+    If it runs there, it ends in good order, and another node that has it takes it. Cursors and table history are kept,
+    and the file as instance.properties.removed. --purge deletes all of them; only the last node that has the
+    destination does that.
+    """
+    for each in url or (None,):
+        _change(
+            path_of(destination, "remove"),
+            {"purge": purge},
+            REMOVED,
+            lambda plan: f"{destination} is removed from {plan['node']}{_outcome(plan)}",
+            lambda done: f"{destination}: removed from {done['node']}{_restart(done)}{_outcome(done)}",
+            url=each,
+            **options,
+        )
+
+
 def _change(
     path: str,
     body: Mapping[str, Any],
@@ -175,6 +238,29 @@ def _preferred(placed: Mapping[str, Any]) -> str:
     if {*placed["preferred"]} < {placed["runs_on"], *placed["stand_by"]}:
         return ", ".join(placed["preferred"]) or "-"
     return "-"
+
+
+def _listed(plan: Mapping[str, Any]) -> str:
+    return ", and its canal.destinations the name" if plan["listed"] else ""
+
+
+def _restart(done: Mapping[str, Any]) -> str:
+    return "; restart the node for that to take effect, because canal.auto.scan = false" if done["restart"] else ""
+
+
+def _warned(plan: Mapping[str, Any]) -> str:
+    return "".join(f"\nwarning: {each}" for each in plan["warnings"])
+
+
+def _missing(plan: Mapping[str, Any]) -> str:
+    nodes = ", ".join(plan["missing_on"])
+    return f"\nnot yet on {nodes}: add it there too, so that they can take over" if nodes else ""
+
+
+def _outcome(plan: Mapping[str, Any]) -> str:
+    still = f"\nstill on {', '.join(plan['still_on'])}" if plan["still_on"] else ""
+    kept = "".join(f"\nkept: {each}" for each in plan["kept"])
+    return still + kept + "".join(f"\ndeleted: {each}" for each in plan["deleted"])
 
 
 def _on(node: str) -> str:

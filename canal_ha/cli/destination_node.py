@@ -32,7 +32,12 @@ def any_node_options(command: Command) -> Command:
     return _node_options(command, "any node of the cluster")
 
 
-def _node_options(command: Command, which: str) -> Command:
+def each_node_options(command: Command) -> Command:
+    """Add the same options to a command that changes each node that it names; --url can be given several times."""
+    return _node_options(command, "the node to change; give it for each node", multiple=True)
+
+
+def _node_options(command: Command, which: str, *, multiple: bool = False) -> Command:
     command = access_options(command)
     command = click.option(
         "--conf",
@@ -40,10 +45,8 @@ def _node_options(command: Command, which: str) -> Command:
         metavar="DIR",
         help="Configuration directory, as in `canal-ha server`; excludes --url.",
     )(command)
-    command = click.option(
-        "--url", help=f"Status endpoint of {which}: canal.admin.http.port.  [default: {DEFAULT_URL}]"
-    )(command)
-    return profile_option(command)
+    text = f"Status endpoint of {which}: canal.admin.http.port.  [default: {DEFAULT_URL}]"
+    return profile_option(click.option("--url", multiple=multiple, help=text)(command))
 
 
 def at_home(config: CanalConfig, access: HttpAccess) -> tuple[str, HttpAccess]:

@@ -200,7 +200,14 @@ def _resolved(
     for names, given in groups:
         for name in names:
             if name in given:
-                final[name] = parameters[name].type_cast_value(context, given[name])
+                option, value = parameters[name], given[name]
+                final[name] = option.type_cast_value(
+                    context, (value,) if _is_repeatable(option) and isinstance(value, str) else value
+                )
             elif context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
                 final[name] = parameters[name].to_info_dict()["default"]
     return final
+
+
+def _is_repeatable(option: click.Parameter) -> bool:
+    return isinstance(option, click.Option) and option.multiple

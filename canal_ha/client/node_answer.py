@@ -31,6 +31,24 @@ PLACED: Mapping[str, Any] = {
     "stand_by": [str],
     "preferred": [str],
 }
+ADDED: Mapping[str, Any] = {
+    "node": str,
+    "file": str,
+    "listed": bool,
+    "restart": bool,
+    "missing_on": [str],
+    "warnings": [str],
+    "dry_run": bool,
+}
+REMOVED: Mapping[str, Any] = {
+    "node": str,
+    "ran_here": bool,
+    "restart": bool,
+    "still_on": [str],
+    "kept": [str],
+    "deleted": [str],
+    "dry_run": bool,
+}
 POSITION: Mapping[str, Any] = {
     "journal": str,
     "offset": int,

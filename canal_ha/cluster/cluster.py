@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from twisted.internet.defer import Deferred, gatherResults
 
+from canal_ha.cluster.destination_holders import DestinationHolders
 from canal_ha.cluster.election import Election, Owner
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.mover import Mover
@@ -51,6 +52,7 @@ class Cluster:
         self._election = Election(
             self.node, session, self.members, owner, clock=reactor, random=random or Random(), log=log
         )
+        self.holders = DestinationHolders(session)
         self.mover = Mover(self.node, session, view=self._view, settled=self._is_settled, clock=reactor, log=log)
         self._clock = reactor
         self._rebalance_delay_s = config.rebalance_delay_s

@@ -10,6 +10,7 @@ from twisted.internet.defer import maybeDeferred
 
 from canal_ha.accounts.account import Account
 from canal_ha.admin.actions import actions_of
+from canal_ha.admin.additions import DestinationFiles, addition_actions
 from canal_ha.admin.address_file import url_of
 from canal_ha.admin.api import StatusApi
 from canal_ha.admin.cluster_view import ClusterView, Tree
@@ -41,6 +42,7 @@ class AdminPort:
         embedded: Embedded,
         cluster: Cluster | None,
         placements: Placements,
+        files: DestinationFiles,
         certificates: Certificates | None,
         configuration: Callable[[str], dict[str, Any] | None],
         probes: Probes,
@@ -54,6 +56,7 @@ class AdminPort:
         embedded: the instances here.
         cluster: None without ZooKeeper.
         placements: where destinations run.
+        files: of the destinations of this node.
         certificates: for TLS; None: plain HTTP.
         configuration: see reports_of.
         probes: answer without a login.
@@ -80,6 +83,7 @@ class AdminPort:
         actions = {
             **actions_of(embedded.switch_source, embedded.change_snapshot),
             **placement_actions(placements),
+            **addition_actions(files),
         }
         reports = reports_of(self._view, seen, embedded, placements, config.log_dir, configuration)
         self._api = StatusApi(

@@ -39,6 +39,7 @@ from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.admin_console import AdminConsole
 from canal_ha.node.admin_port import AdminPort
 from canal_ha.node.descriptors import raise_limit
+from canal_ha.node.destination_files import NodeFiles
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.lasting import LOGS
 from canal_ha.node.lone_placements import LonePlacements
@@ -240,6 +241,14 @@ class Node:
                 self.embedded,
                 self._cluster,
                 self._placements,
+                NodeFiles(
+                    node_address(config),
+                    self._reactor,
+                    self._hosting,
+                    lambda: self._scan.current,
+                    lambda: self._scan.alarms,
+                    self._cluster.holders if self._cluster else None,
+                ),
                 self._secured("admin"),
                 self.configuration,
                 probes,

@@ -20,7 +20,7 @@ from canal_ha.server.certificates import Certificates, subject_of
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.probes import PATHS, Probes
 
-BODY_MOST_BYTES = 4096
+BODY_MOST_BYTES = 32 * 1024  # an instance.properties as JSON
 CONNECTIONS_MOST = 100  # open on one port; Twisted closes one that is silent for a minute
 REQUEST_MOST_S = 30.0  # from the first byte of a request to its last
 ANSWER_MOST_S = 60.0  # until the peer has taken the last bytes of an answer

@@ -28,7 +28,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.server.audit import Audit
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.site import QuietSite
+from canal_ha.server.site import BODY_MOST_BYTES, QuietSite
 
 OPEN = Accounts()
 TOKEN = "written at the start"
@@ -327,11 +327,11 @@ def test_each_refused_request_is_in_the_audit(request_text: str, code: int, acti
     assert reason in line["details"]["reason"]
 
 
-@pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])
+@pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n10000\r\n"])
 def test_an_endless_body_is_refused_and_fills_no_disk(body: str) -> None:
     """A body above the limit is answered with 413 before it is complete, because strangers can reach the port."""
     request = f"POST /api/v1/destinations/example/source HTTP/1.1\r\nHost: localhost\r\n{body}"
-    code, _, _ = ask(request + " " * 5000)
+    code, _, _ = ask(request + " " * (BODY_MOST_BYTES + 1))
     assert code == 413
 
 
@@ -343,7 +343,7 @@ def test_a_length_of_thousands_of_digits_is_refused_without_a_traceback_in_the_l
 
 def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:
     """The limit is on the whole body, including blanks behind the JSON."""
-    body = '{"to": "master"}' + " " * 5000
+    body = '{"to": "master"}' + " " * (BODY_MOST_BYTES + 1)
     request = post("master").partition("Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n{body}"
     code, _, text = ask(request)
     assert (code, text) == (413, b"")

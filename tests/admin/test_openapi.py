@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from canal_ha.admin.additions import TEXT_MOST
 from canal_ha.admin.openapi import openapi
 from canal_ha.admin.routes import ROUTES
 from canal_ha.config.alarms import ConfigAlarm
@@ -96,6 +97,12 @@ def test_alarms_are_as_described() -> None:
         (f"{OF_DESTINATION}pause", {}, 200),
         (f"{OF_DESTINATION}pause", {"dry_run": "yes"}, 400),
         (f"{OF_DESTINATION}resume", {"dry_run": False}, 200),
+        (f"{OF_DESTINATION}add", {"text": "canal.instance.master.address = db:3306", "dry_run": True}, 200),
+        (f"{OF_DESTINATION}add", {"text": ""}, 409),
+        (f"{OF_DESTINATION}add", {"text": "x" * (TEXT_MOST + 1)}, 400),
+        (f"{OF_DESTINATION}add", {}, 400),
+        (f"{OF_DESTINATION}remove", {}, 200),
+        (f"{OF_DESTINATION}remove", {"purge": 1}, 400),
         ("rebalance", {"dry_run": True}, 200),
         ("rebalance", [], 400),
     ],

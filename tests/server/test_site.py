@@ -52,8 +52,8 @@ class Site:
 
 
 @pytest.mark.parametrize(("request_text", "code", "reason"), [
-    (f"{POST}Content-Length: {BODY_MOST_BYTES + 1}\r\n\r\n", 413, "more than 4096 bytes"),
-    (f"{POST}Transfer-Encoding: chunked\r\n\r\n1388\r\n{' ' * 5000}", 413, "more than 4096 bytes"),
+    (f"{POST}Content-Length: {BODY_MOST_BYTES + 1}\r\n\r\n", 413, f"more than {BODY_MOST_BYTES} bytes"),
+    (f"{POST}Transfer-Encoding: chunked\r\n\r\n9000\r\n{' ' * 0x9000}", 413, f"more than {BODY_MOST_BYTES} bytes"),
     ("\x16\x03\x01 no request line\r\n\r\n", 400, "no valid HTTP"),
     (f"{POST}Content-Length: many\r\n\r\n", 400, "no valid HTTP"),
     (f"{POST}Content-Length: {'9' * 5000}\r\n\r\n", 400, "no valid HTTP"),
@@ -131,13 +131,13 @@ def test_an_answer_that_nobody_reads_does_not_hold_its_connection() -> None:
 
 @pytest.mark.parametrize("body", [
     b" " * (BODY_MOST_BYTES + 1),
-    b"1388\r\n" + b" " * 5000 + b"\r\n0\r\n\r\n",
+    b"9000\r\n" + b" " * 0x9000 + b"\r\n0\r\n\r\n",
 ])  # fmt: skip
 def test_the_rest_of_a_refused_body_does_not_hold_its_connection(body: bytes) -> None:
     """Its last byte ended all time-outs, and over TLS the peer decides when the connection closes."""
     site = Site()
     protocol, transport = site.connected()
-    chunked = body.startswith(b"1388")
+    chunked = body.startswith(b"9000")
     header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
     protocol.dataReceived(f"{POST}{header}\r\n\r\n".encode())
     protocol.dataReceived(body)

@@ -1,0 +1,276 @@
+"""NodeFiles: adds destinations to this node and removes them, in its configuration directory. Reactor thread.
+
+Files are written in the pool. The scan takes them over, as if a person had written them: a file that the scan would
+refuse is refused before it is written. One request at a time changes files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from twisted.internet.defer import DeferredLock
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
+
+from canal_ha import private_files
+from canal_ha.admin.additions import DestinationAdded, DestinationRemoved
+from canal_ha.cluster.destination_holders import DestinationHolders
+from canal_ha.config import keys, kinds
+from canal_ha.config.alarms import ConfigAlarm
+from canal_ha.config.destination_list import names_in, with_names
+from canal_ha.config.load import INSTANCE_FILE, load_instance
+from canal_ha.config.model import CanalConfig, InstanceConfig
+from canal_ha.errors import ConfigError, PlacementRefused
+from canal_ha.node.hosting import Hosting
+from canal_ha.node.scanning import check_filter
+
+T = TypeVar("T")
+
+LOOK_S = 0.2
+REMOVED_SUFFIX = ".removed"
+"""Of the file of a destination that was removed and not purged."""
+_OWN_FILES = (INSTANCE_FILE, INSTANCE_FILE + REMOVED_SUFFIX, "meta.dat", "paused")
+
+
+class NodeFiles:
+    """Implements admin.DestinationFiles.
+
+    node: address of this one.
+    reactor: Twisted's.
+    hosting: what could run here.
+    current: returns the node's configuration.
+    alarms: returns what the scan refuses.
+    holders: of the cluster; None without ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        reactor: Any,
+        hosting: Hosting,
+        current: Callable[[], CanalConfig],
+        alarms: Callable[[], tuple[ConfigAlarm, ...]],
+        holders: DestinationHolders | None,
+    ) -> None:
+        self._node = node
+        self._reactor = reactor
+        self._hosting = hosting
+        self._current = current
+        self._alarms = alarms
+        self._whereabouts = holders
+        self._lock = DeferredLock()
+
+    async def add(self, destination: str, text: str, *, dry_run: bool) -> DestinationAdded:
+        """See DestinationFiles."""
+        return await self._alone(lambda: self._add(destination, text, dry_run))
+
+    async def remove(self, destination: str, *, purge: bool, dry_run: bool) -> DestinationRemoved:
+        """See DestinationFiles."""
+        return await self._alone(lambda: self._remove(destination, purge, dry_run))
+
+    async def _alone(self, work: Callable[[], Awaitable[T]]) -> T:
+        await self._lock.acquire()
+        try:
+            return await work()
+        except OSError as error:
+            raise PlacementRefused(f"{error.filename}: {error.strerror}: nothing more was changed") from error
+        finally:
+            self._lock.release()
+
+    # ---- to add
+
+    async def _add(self, destination: str, text: str, dry_run: bool) -> DestinationAdded:
+        config = self._usable(destination)
+        file = config.conf_dir / destination / INSTANCE_FILE
+        if destination in self._hosting.configured or destination in config.listed or file.exists():
+            raise PlacementRefused(f"{self._node} has {destination} already: change {file} to change it")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise PlacementRefused(f"the text of {destination} is no UTF-8: {error.reason}") from error
+        warnings = await deferToThread(_checked, config, destination, text)
+        listing = None if config.auto_scan else _listing(config, (*config.listed, destination))
+        missing = await self._whereabouts.lacking(destination) if self._whereabouts else ()
+        if not dry_run:
+            await deferToThread(_write, file, text, config.main_file, listing)
+            if config.auto_scan:
+                await self._until(destination, lambda: destination in self._hosting.configured)
+        return DestinationAdded(
+            destination,
+            self._node,
+            str(file),
+            listing is not None,
+            not config.auto_scan,
+            tuple(name for name in missing if name != self._node),
+            warnings,
+        )
+
+    def _usable(self, destination: str) -> CanalConfig:
+        """Return the node's configuration. Raises PlacementRefused if no destination of this name can come or go."""
+        try:
+            kinds.destination(destination)
+        except ValueError:
+            raise PlacementRefused(
+                f"{destination} is no name of a destination: {keys.DESTINATIONS.kind.expected}"
+            ) from None
+        if "," in destination or destination.startswith(".") or destination.lower() == "spring":
+            raise PlacementRefused(f"a destination cannot be called {destination}: the node skips such a directory")
+        config = self._current()
+        if config.given:
+            raise PlacementRefused("a program has configured this node: change its destinations in the program")
+        return config
+
+    # ---- to remove
+
+    async def _remove(self, destination: str, purge: bool, dry_run: bool) -> DestinationRemoved:
+        config = self._usable(destination)
+        file = config.conf_dir / destination / INSTANCE_FILE
+        instance = self._hosting.configured.get(destination)
+        here = instance is not None or file.exists() or destination in config.listed
+        still_on = tuple(name for name in await self._having(destination) if name != self._node)
+        clients = await self._whereabouts.kept(destination) if self._whereabouts else None
+        directories = await deferToThread(_directories, destination, _data_dir(config, instance), config.conf_dir)
+        if not here and not (purge and (directories or clients is not None)):
+            raise PlacementRefused(f"{self._node} has no destination {destination}")
+        if purge and still_on:
+            raise PlacementRefused(
+                f"{', '.join(still_on)} could still run {destination}: remove it there first, and purge it last"
+            )
+        if purge and here and not config.auto_scan:
+            raise PlacementRefused(
+                f"{destination} goes on until the node restarts, because canal.auto.scan = false: remove it, restart"
+                " the node, then remove it with --purge"
+            )
+        names = tuple(name for name in config.listed if name != destination)
+        listing = _listing(config, names) if destination in config.listed else None
+        things = [f"{path} with all that is in it" for path in directories]
+        if clients is not None:
+            things.append(f"{_clients(clients)} and the history of its tables, in ZooKeeper")
+        if not purge and file.exists():
+            things.insert(0, f"its file, as {file}{REMOVED_SUFFIX}")
+        ran_here = self._hosting.runs(destination)
+        if not dry_run:
+            await deferToThread(_retire, file, config.main_file, listing)
+            if here and config.auto_scan:
+                await self._until(destination, lambda: destination not in self._hosting.configured)
+            if purge:
+                await self._purge(destination, directories)
+        return DestinationRemoved(
+            destination,
+            self._node,
+            ran_here,
+            here and not config.auto_scan,
+            still_on,
+            () if purge else tuple(things),
+            tuple(things) if purge else (),
+        )
+
+    async def _purge(self, destination: str, directories: list[Path]) -> None:
+        if self._whereabouts:
+            until = self._reactor.seconds() + self._patience_s
+            while self._node in await self._having(destination) and self._reactor.seconds() < until:
+                await deferLater(self._reactor, LOOK_S)
+            await self._whereabouts.delete(destination)
+        await deferToThread(_delete, directories)
+
+    async def _having(self, destination: str) -> tuple[str, ...]:
+        return await self._whereabouts.having(destination) if self._whereabouts else ()
+
+    # ---- the scan
+
+    async def _until(self, destination: str, holds: Callable[[], bool]) -> None:
+        """Wait until the scan has followed the files. Raises PlacementRefused if it does not."""
+        until = self._reactor.seconds() + self._patience_s
+        while not holds():
+            if self._reactor.seconds() >= until:
+                why = "; ".join(each.text for each in self._alarms() if each.destination in (destination, ""))
+                raise PlacementRefused(
+                    f"the files of {destination} are changed, but the node has not taken that over:"
+                    f" {why or 'its log says why'}"
+                )
+            await deferLater(self._reactor, LOOK_S)
+
+    @property
+    def _patience_s(self) -> float:
+        return 10.0 + 3 * self._current().auto_scan_interval_s
+
+
+def _data_dir(config: CanalConfig, instance: InstanceConfig | None) -> Path:
+    return instance.data_dir if instance else config.conf_dir
+
+
+def _directories(destination: str, data_dir: Path, conf_dir: Path) -> list[Path]:
+    """Return the directories of a destination. One of its name that has none of its files is none of them."""
+    paths = dict.fromkeys((data_dir / destination, conf_dir / destination))
+    return [path for path in paths if any((path / name).exists() for name in _OWN_FILES)]
+
+
+def _clients(client_ids: tuple[int, ...]) -> str:
+    return f"the cursors of the clients {', '.join(map(str, client_ids))}" if client_ids else "no cursor"
+
+
+def _listing(config: CanalConfig, names: tuple[str, ...]) -> str:
+    """Return canal.properties with these names in its list. Raises PlacementRefused, OSError."""
+    try:
+        text = config.main_file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PlacementRefused(f"{config.main_file} is not UTF-8: change canal.destinations there by hand") from error
+    if names_in(text) != config.listed:
+        raise PlacementRefused(
+            f"canal.destinations does not come from {config.main_file} alone: change it by hand, where"
+            " `canal-ha config show` finds it"
+        )
+    return with_names(text, names)
+
+
+# ---- in the pool
+
+
+def _checked(config: CanalConfig, destination: str, text: str) -> tuple[str, ...]:
+    """Load a file as the scan would, and return the warnings. Raises PlacementRefused, OSError."""
+    with TemporaryDirectory(prefix=".check-", dir=config.conf_dir) as place:  # the scan skips hidden directories
+        directory = Path(place) / destination
+        directory.mkdir(0o700)
+        private_files.replace(directory / INSTANCE_FILE, text.encode())
+
+        def shown(found: str) -> str:
+            return found.replace(place, str(config.conf_dir))
+
+        try:
+            _, warnings = load_instance(replace(config, conf_dir=Path(place)), destination, os.environ, check_filter)
+        except ConfigError as error:
+            raise PlacementRefused(shown(str(error))) from error
+        return tuple(map(shown, warnings))
+
+
+def _write(file: Path, text: str, main_file: Path, listing: str | None) -> None:
+    private_files.replace(file, text.encode())
+    if listing is not None:
+        _replace_shared(main_file, listing)
+
+
+def _retire(file: Path, main_file: Path, listing: str | None) -> None:
+    if listing is not None:
+        _replace_shared(main_file, listing)
+    if file.exists():
+        file.replace(file.with_name(file.name + REMOVED_SUFFIX))
+
+
+def _replace_shared(file: Path, text: str) -> None:
+    """Replace a file of the operator's, which keeps its mode."""
+    mode = file.stat().st_mode & 0o7777
+    private_files.replace(file.resolve(), text.encode())
+    file.chmod(mode)
+
+
+def _delete(directories: list[Path]) -> None:
+    for directory in directories:
+        if directory.is_symlink():
+            raise PlacementRefused(f"{directory} is a link: delete what it leads to by hand")
+        shutil.rmtree(directory)
