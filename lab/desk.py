@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from twisted.internet.address import IPv4Address
+from twisted.internet.protocol import connectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
@@ -22,6 +23,7 @@ from canal_ha.admin.actions import actions_of
 from canal_ha.admin.additions import DestinationAdded, DestinationRemoved, addition_actions
 from canal_ha.admin.api import StatusApi
 from canal_ha.admin.cluster_view import ClusterView
+from canal_ha.admin.cursors import cursor_actions
 from canal_ha.admin.document import NodeFacts, OwnStatus
 from canal_ha.admin.pages import WholePage
 from canal_ha.admin.placements import placement_actions
@@ -30,9 +32,10 @@ from canal_ha.admin.sessions import Sessions
 from canal_ha.cluster.mover import HandedOver
 from canal_ha.cluster.placement import Placed, PlannedMove
 from canal_ha.config.listeners import is_loopback
-from canal_ha.errors import LocalProtocolError, PlacementRefused
+from canal_ha.errors import LocalProtocolError, NotSubscribed, PlacementRefused
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus, ReaderStatus, StreamStatus
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.node.reports import reports_of, seen_document
@@ -149,6 +152,7 @@ class Desk:
         self.clock = Clock()
         self.accounts = Accounts(parse(ACCOUNTS, "accounts.toml")) if with_accounts else Accounts()
         self.instances = list(instances)
+        self.cursors: list[tuple[int, Place | None]] = []
         self.switched: list[tuple[str, str]] = []
         self.entrance = entrance = Entrance(lambda: self.accounts, self.clock, Audit(self.clock, self.written.append))
         entrance.operator_token = sha256(TOKEN.encode()).digest()
@@ -158,7 +162,7 @@ class Desk:
         self.files = FilesOfOne()
         view = ClusterView(self.clock, NODE, own, lambda account: seen_document(self.seen, account), self.placements)
         actions = {**actions_of(self._switch, self._snapshot), **placement_actions(self.placements)}
-        actions |= addition_actions(self.files)
+        actions |= {**addition_actions(self.files), **cursor_actions(self._move_cursor, self._delete_cursor)}
         reports = reports_of(
             view, self.seen, Embedded(), self.placements, Path("logs"), lambda destination: {"settings": []}
         )
@@ -170,7 +174,7 @@ class Desk:
             actions=actions,
             reports=reports,
             sessions=self.sessions,
-            pages=WholePage(NODE, entrance, self.sessions, view, actions, reports),
+            pages=WholePage(NODE, entrance, self.sessions, view, actions, reports, self.clock),
         )
         self.site: Any = QuietSite(self.api, entrance)
 
@@ -179,6 +183,22 @@ class Desk:
             raise LocalProtocolError(f"{destination} reads from its master already")
         self.switched.append((destination, to))
         return "db2:3306"
+
+    async def _move_cursor(
+        self, destination: str, client_id: int, place: Place, *, dry_run: bool
+    ) -> tuple[LogPosition, LogPosition]:
+        if client_id != STREAM.client_id:
+            raise NotSubscribed(destination, client_id)
+        if not dry_run:
+            self.cursors.append((client_id, place))
+        assert STREAM.cursor
+        return STREAM.cursor, LogPosition("mysql-bin.000004", 4)
+
+    async def _delete_cursor(self, destination: str, client_id: int, *, dry_run: bool) -> LogPosition:
+        if not dry_run:
+            self.cursors.append((client_id, None))
+        assert STREAM.cursor
+        return STREAM.cursor
 
     async def _snapshot(self, destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
         return changed("", request, "id1", 5)
@@ -192,7 +212,7 @@ class Desk:
         protocol.makeConnection(transport)
         protocol.dataReceived(request.encode("latin-1"))
         head, _, body = transport.value().partition(b"\r\n\r\n")
-        protocol.connectionLost(None)
+        protocol.connectionLost(connectionDone)
         status, *lines = head.decode().split("\r\n")
         pairs = [(line.partition(": ")[0].lower(), line.partition(": ")[2]) for line in lines]
         cookies = dict(value.partition(";")[0].split("=", 1) for name, value in pairs if name == "set-cookie")

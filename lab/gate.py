@@ -73,7 +73,10 @@ HTTP: Mapping[str, tuple[str, ...]] = {
     gate.PAGE: WHO[1:],
     gate.DESTINATION_PAGE: ("reader", "admin"),
     gate.DESTINATIONS: WHO[1:],
-    **dict.fromkeys((gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE, gate.ADD, gate.REMOVE), ("admin",)),
+    **dict.fromkeys(
+        (gate.MOVE, gate.PAUSE, gate.RESUME, gate.REBALANCE, gate.ADD, gate.REMOVE, gate.CURSOR), ("admin",)
+    ),
+    gate.EVENTS: WHO[1:],
 }
 # The same for each request of canal's admin protocol.
 ADMIN: Mapping[str, tuple[str, ...]] = {
@@ -95,6 +98,7 @@ _PATHS = {
     gate.TABLES: "/api/v1/destinations/example/tables",
     gate.FRONT: "/login",
     gate.PAGE: "/",
+    gate.EVENTS: "/events",
     gate.DESTINATION_PAGE: "/destinations/example",
     gate.DESTINATIONS: "/api/v1/destinations",
 }
@@ -103,6 +107,7 @@ _PLACEMENT = {
     gate.PAUSE: "/api/v1/destinations/example/pause",
     gate.RESUME: "/api/v1/destinations/example/resume",
     gate.REBALANCE: "/api/v1/rebalance",
+    gate.CURSOR: "/api/v1/destinations/example/cursor",
     gate.ADD: "/api/v1/destinations/added/add",
     gate.REMOVE: "/api/v1/destinations/example/remove",
 }
@@ -178,6 +183,8 @@ def http_request(kind: str, who: str) -> str:
         first = "GET /api/v1/destinations/example/config"
     elif kind in _PLACEMENT:
         body = '{"to": "10.0.0.2:11111", "text": "canal.instance.master.address = db:3306", "dry_run": true}'
+        if kind == gate.CURSOR:
+            body = '{"client_id": 1001, "action": "delete", "dry_run": true}'
         first = f"POST {_PLACEMENT[kind]}"
     login = "" if who == "nobody" else b64encode(f"{who}:{PASSWORD}".encode()).decode()
     return (

@@ -30,6 +30,8 @@ PAUSE = "pause of a destination"
 RESUME = "resumption of a destination"
 MOVE = "move of a destination"
 REBALANCE = "rebalance of the cluster"
+CURSOR = "change of a cursor"
+EVENTS = "changes of the cluster"
 ADD = "addition of a destination"
 REMOVE = "removal of a destination"
 
@@ -99,6 +101,8 @@ NEEDS: Mapping[str, Need] = {
     RESUME: Need.ACTION,
     MOVE: Need.ACTION,
     REBALANCE: Need.EVERYTHING,
+    CURSOR: Need.ACTION,
+    EVENTS: Need.ACCOUNT,
     ADD: Need.EVERYTHING,
     REMOVE: Need.EVERYTHING,
 }

@@ -126,6 +126,7 @@ def _destination(view: DestinationView, status: Status | str | None, found: Stat
         "source_error": found.get("source_error", ""),
         "seconds_behind": max((each["seconds_behind"] for each in clients), default=-1.0),
         "bytes_behind": max((each["bytes_behind"] for each in clients), default=-1),
+        "queue": found.get("queue"),
         "clients": clients,
     }
 
@@ -145,16 +146,18 @@ def _state(view: DestinationView, status: Status | str | None, found: Status) ->
 def _clients(view: DestinationView, found: Status) -> list[dict[str, Any]]:
     known = {client.client_id: client for client in view.clients}
     streams = {stream["client_id"]: stream for stream in found.get("streams", ())}
-    readers: dict[int, list[dict[str, str]]] = {}
+    readers: dict[int, list[dict[str, Any]]] = {}
     for each in found.get("readers", ()):
-        readers.setdefault(each["client_id"], []).append({"account": each["account"], "address": each["address"]})
+        readers.setdefault(each["client_id"], []).append(
+            {"account": each["account"], "address": each["address"], "private": each.get("private", False)}
+        )
     return [
         _client(known.get(number, ClientView(number)), streams.get(number, {}), readers.get(number, []))
         for number in sorted(known.keys() | streams.keys() | readers.keys())
     ]
 
 
-def _client(client: ClientView, stream: Status, readers: list[dict[str, str]]) -> dict[str, Any]:
+def _client(client: ClientView, stream: Status, readers: list[dict[str, Any]]) -> dict[str, Any]:
     kept = stream.get("cursor")
     cursor = f"{kept['journal']}:{kept['offset']}" if kept else str(client.cursor or "")
     return {

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from canal_ha.accounts import gate
+from canal_ha.admin.cursors import CURSOR_ACTIONS, SET
 from canal_ha.client.node_answer import SNAPSHOT as SNAPSHOT_SHAPE
+from canal_ha.model.place import FORMS as FORMS_OF_PLACES
 from canal_ha.model.snapshot import SnapshotAction
 
 Given = Mapping[str, str]
@@ -26,6 +28,7 @@ class Field:
     clients: choose one of the destination's client ids.
     nodes: choose one of the nodes that stand by.
     lines: a text of several lines.
+    numeric: a number.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Field:
     clients: bool = False
     nodes: bool = False
     lines: bool = False
+    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Form:
     body: returns the JSON body; raises ValueError for a field that cannot be read.
     shape: of the answer of the node that runs the destination, see node_answer; None: any node can do it.
     done: says what was done, from the answer.
-    planned: says what would be done, from the answer to a dry run; None: the action has no dry run.
+    planned: says what would be done, from the answer to a dry run of the same shape; None: there is no dry run.
     of_cluster: it is about the whole cluster, and not about one destination.
     """
 
@@ -84,6 +88,16 @@ def _snapshot(given: Given) -> dict[str, Any]:
     return body
 
 
+def _cursor(given: Given) -> dict[str, Any]:
+    body = {"client_id": _number(given.get("client_id", ""), "The client id"), "action": given.get("action", "")}
+    return body | ({"to": given.get("to", "").strip()} if body["action"] == SET else {})
+
+
+def _moved_cursor(answer: Mapping[str, Any], verb: str) -> str:
+    before, after = answer["before"], answer["after"]
+    return f"{verb} moved from {before} to {after}" if after else f"at {before} {verb} deleted"
+
+
 def _move(given: Given) -> dict[str, Any]:
     if not given.get("to"):
         raise ValueError("No other node stands by for this destination.")
@@ -114,7 +128,7 @@ FORMS: Mapping[str, Form] = {
             "If the other server cannot be read, or lacks what clients need, nothing changes and you see the reason.",
             (
                 Field("to", "Read from", ("other", "master", "standby")),
-                Field("number", "Number of the source, if the destination has several"),
+                Field("number", "Number of the source, if the destination has several", numeric=True),
             ),
             _source,
             {"source": str},
@@ -132,11 +146,28 @@ FORMS: Mapping[str, Form] = {
                 Field("client_id", "Client id", clients=True),
                 Field("tables", "Tables, for start and add: schema.table, one a line", lines=True),
                 Field("without_key", "Also tables without a key, for start and add", ("no", "yes")),
-                Field("rows_per_s_most", "Rows a second at most, for start and add; 0: as configured"),
+                Field("rows_per_s_most", "Rows a second at most, for start and add; 0: as configured", numeric=True),
             ),
             _snapshot,
             {"snapshot": SNAPSHOT_SHAPE},
             lambda answer: f"The snapshot {answer['snapshot']['id']} is {answer['snapshot']['phase']}.",
+        ),
+        Form(
+            gate.CURSOR,
+            "cursor",
+            "Cursor",
+            "The cursor of a client is moved, forward to skip changes or back to read them again, or it is deleted with"
+            " the client's filter. A client whose cursor is deleted begins as a new one when it subscribes again.",
+            "Batches in flight are void: the client gets its changes from the new place on.",
+            (
+                Field("client_id", "Client id", clients=True),
+                Field("action", "What to do", CURSOR_ACTIONS),
+                Field("to", f"Where to, for set: {FORMS_OF_PLACES}"),
+            ),
+            _cursor,
+            {"client_id": int, "before": str, "after": str},
+            lambda answer: f"The cursor of client {answer['client_id']} {_moved_cursor(answer, 'was')}.",
+            lambda answer: f"The cursor of client {answer['client_id']} {_moved_cursor(answer, 'will be')}.",
         ),
         Form(
             gate.MOVE,

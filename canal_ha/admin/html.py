@@ -20,6 +20,14 @@ def html(request: Request, code: int, body: bytes) -> bytes:
     return body
 
 
+def event_stream(request: Request) -> None:
+    """Set the headers of a stream of events."""
+    request.setHeader(b"content-type", b"text/event-stream")
+    request.setHeader(b"cache-control", b"no-store")
+    request.setHeader(b"x-accel-buffering", b"no")  # for nginx in front of it
+    _guard(request)
+
+
 def file(request: Request, content_type: bytes, body: bytes) -> bytes:
     """Set the headers of a file of the page and return its content."""
     request.setHeader(b"content-type", content_type)

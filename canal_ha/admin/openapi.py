@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from canal_ha.accounts import gate
 from canal_ha.admin.actions import PLACES
 from canal_ha.admin.additions import TEXT_MOST, DestinationAdded, DestinationRemoved
+from canal_ha.admin.cursors import PLACE_MOST
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, ReaderStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -35,6 +36,7 @@ _PLAIN: Mapping[Any, Schema] = {
     float: {"type": "number"},
     bool: {"type": "boolean"},
 }
+CLIENT_ID: Schema = {"type": "integer", "minimum": -(2**15), "maximum": 2**15 - 1}
 TEXT, WHOLE, NUMBER, FLAG = (_PLAIN[kind] for kind in (str, int, float, bool))
 
 
@@ -81,6 +83,9 @@ def openapi() -> Schema:
             ),
             "/api/v1/destinations/{destination}/snapshot": _of_destination(
                 _post(gate.SNAPSHOT, "Start, change or end a snapshot", "SnapshotRequest", "SnapshotAnswer")
+            ),
+            "/api/v1/destinations/{destination}/cursor": _of_destination(
+                _post(gate.CURSOR, "Move or delete the cursor of a client", "CursorRequest", "CursorAnswer")
             ),
             "/api/v1/destinations": _get(
                 gate.DESTINATIONS, "Where every destination runs", "Placements", codes=("409",)
@@ -219,7 +224,7 @@ def _documents() -> dict[str, Schema]:
         "client_id": WHOLE,
         "connected": FLAG,
         "waiting": FLAG,
-        "readers": _list(_object(_texts("account", "address"))),
+        "readers": _list(_object({**_texts("account", "address"), "private": FLAG})),
         "batches": WHOLE,
         "oldest_unacked_s": NUMBER,
         "seconds_behind": NUMBER,
@@ -235,6 +240,7 @@ def _documents() -> dict[str, Schema]:
         "stand_by": _list(TEXT),
         "seconds_behind": NUMBER,
         "bytes_behind": WHOLE,
+        "queue": {"anyOf": [_ref("Queue"), {"type": "null"}]},
         "clients": _list(_ref("ClusterClient")),
     }
     cluster_alarm = _texts("node", "destination", "alarm", "text", "since") | {
@@ -302,7 +308,7 @@ def _documents() -> dict[str, Schema]:
 def _actions() -> dict[str, Schema]:
     snapshot = _object(
         {
-            "client_id": {"type": "integer", "minimum": -(2**15), "maximum": 2**15 - 1},
+            "client_id": CLIENT_ID,
             "action": {"enum": [each.value for each in SnapshotAction]},
             "tables": _list(TEXT),
             "where": {"type": "object", "additionalProperties": TEXT},
@@ -317,6 +323,15 @@ def _actions() -> dict[str, Schema]:
         "SwitchAnswer": _object(_texts("destination", "source")),
         "SnapshotRequest": snapshot | {"required": ["client_id", "action"], "additionalProperties": True},
         "SnapshotAnswer": _object({"destination": TEXT, "client_id": WHOLE, "snapshot": _ref("Snapshot")}),
+        "CursorRequest": {
+            "oneOf": [
+                _object({**_cursor_of("set"), "to": TEXT | {"maxLength": PLACE_MOST}, "dry_run": FLAG})
+                | {"required": ["client_id", "action", "to"], "additionalProperties": True},
+                _object({**_cursor_of("delete"), "dry_run": FLAG})
+                | {"required": ["client_id", "action"], "additionalProperties": True},
+            ]
+        },
+        "CursorAnswer": _object({**_texts("destination", "before", "after"), "client_id": WHOLE, "dry_run": FLAG}),
         "PlacementRequest": _object({"dry_run": FLAG}) | {"required": [], "additionalProperties": True},
         "MoveRequest": _object({"to": TEXT, "dry_run": FLAG}) | {"required": ["to"], "additionalProperties": True},
         "MoveAnswer": _object({**move, "dry_run": FLAG}),
@@ -329,6 +344,10 @@ def _actions() -> dict[str, Schema]:
         "RemoveAnswer": _of_type(DestinationRemoved, dry_run=FLAG),
         "RebalanceAnswer": _object({"moves": _list(_object(move)), "dry_run": FLAG}),
     }
+
+
+def _cursor_of(action: str) -> dict[str, Schema]:
+    return {"client_id": CLIENT_ID, "action": {"const": action}}
 
 
 def _texts(*names: str) -> dict[str, Schema]:

@@ -17,6 +17,7 @@ from canal_ha.admin.api import Query, Report, query_of
 from canal_ha.admin.cluster_document import states
 from canal_ha.admin.cluster_view import ClusterView
 from canal_ha.admin.control import SUCCESS, Control
+from canal_ha.admin.events import PageEvents
 from canal_ha.admin.forms import FORMS, Form
 from canal_ha.admin.front import Front, check_form, fields_of, to_log_in
 from canal_ha.admin.guest import Guest, guest_of, session_of
@@ -50,6 +51,7 @@ class WholePage:
     sessions: of browsers.
     view: looks at the cluster.
     actions, reports: by kind of request, as StatusApi has them.
+    reactor: Twisted's.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class WholePage:
         view: ClusterView,
         actions: Mapping[str, Action],
         reports: Mapping[str, Report],
+        reactor: Any,
     ) -> None:
         self._node = node
         self._entrance = entrance
@@ -69,6 +72,7 @@ class WholePage:
         self._reports = reports
         self._front = Front(entrance, sessions)
         self._control = Control(entrance.audit)
+        self._events = PageEvents(reactor, view.look)
 
     def render(self, request: Request, route: Route, name: str) -> bytes | int:
         """Answer one request; return the body, or NOT_DONE_YET. See WebPage in canal_ha.admin.api."""
@@ -85,13 +89,15 @@ class WholePage:
             return self._at_the_front(request, name)
         if self._nobody(request):
             return to_log_in(request)
-        by_itself = request.getHeader(b"hx-request") is not None or route.kind == gate.LAG
+        by_itself = request.getHeader(b"hx-request") is not None or route.kind in (gate.LAG, gate.EVENTS)
         guest = guest_of(self._entrance, self._sessions, request, used=not by_itself)
         check = partial(check_right, self._entrance, guest.account, guest.actor, route.kind, name)
         try:
             check()
         except HttpRefusal as refusal:
             return _problem(request, refusal.code, str(refusal), guest)
+        if route.kind == gate.EVENTS:
+            return self._events.listen(request, lambda: self._still(request, route.kind))
         work: Coroutine[Any, Any, bytes]
         if route.kind in FORMS:
             work = self._action(request, guest, FORMS[route.kind], name, check)
@@ -106,6 +112,16 @@ class WholePage:
         else:
             work = self._log(request, guest, name)
         return later(request, _caught(request, guest, work))
+
+    def _still(self, request: Request, kind: str) -> Guest:
+        """Return who has sent a request, as of now. Raises HttpRefusal if a login or a right is gone."""
+        guest = guest_of(self._entrance, self._sessions, request, used=False)
+        check_right(self._entrance, guest.account, guest.actor, kind, "")
+        return guest
+
+    def stop(self) -> None:
+        """End what is still being sent."""
+        self._events.stop()
 
     def _at_the_front(self, request: Request, name: str) -> bytes:
         if name:
@@ -252,7 +268,7 @@ class WholePage:
 
         def show(step: str, code: int = 200, **more: Any) -> bytes:
             shown = {"problem": "", "given": {field.name: "" for field in form.fields}, "owner": owner, **more}
-            clients = [client["client_id"] for client in it["clients"]] if it else []
+            clients = it["clients"] if it else []
             return html(
                 request,
                 code,
@@ -292,23 +308,23 @@ class WholePage:
             plan = ""
             if form.planned:
                 dry = action.wanted({**body, "dry_run": True})
-                code, told = await self._control.carry_out(action, name, dry, guest.actor)
+                code, told = await self._carry_out(guest, form, action, owner, name, {**body, "dry_run": True}, dry)
                 if code != SUCCESS:
                     return show("ask", code, problem=str(told["error"]), given=again)
                 plan = form.planned(told)
             return show("confirm", facts=facts, plan=plan, body=json.dumps(body))
-        code, outcome = await self._carry_out(guest, form, action, owner, name, body, wanted)
+        code, told = await self._carry_out(guest, form, action, owner, name, body, wanted)
+        outcome = form.done(told) if code == SUCCESS else str(told["error"])
         after = await self._view.look(guest, fresh=True)
         return show("done", code, outcome=outcome, it=None if form.of_cluster else _found(after, name))
 
     async def _carry_out(
         self, guest: Guest, form: Form, action: Action, owner: str, name: str, body: Any, wanted: Any
-    ) -> tuple[int, str]:
-        """Act where the destination runs, or here if any node can; return the HTTP status and what a person reads."""
+    ) -> tuple[int, dict[str, Any]]:
+        """Act where the destination runs, or here if any node can; return the HTTP status and the answer."""
         shape = form.shape
         if shape is None or owner in (self._node, ""):
-            code, told = await self._control.carry_out(action, name, wanted, guest.actor)
-            return code, form.done(told) if code == SUCCESS else str(told["error"])
+            return await self._control.carry_out(action, name, wanted, guest.actor)
         details = {**action.facts(wanted), "node": owner}
 
         def ask() -> dict[str, Any]:
@@ -320,9 +336,9 @@ class WholePage:
         except (LocalProtocolError, NodeUnreachable) as error:
             details["error"] = str(error)
             self._entrance.audit.note(action.name, FAILED, guest.actor, destination=name, details=details)
-            return 409, f"{owner}: {error}"
+            return 409, {"error": f"{owner}: {error}"}
         self._entrance.audit.note(action.name, OK, guest.actor, destination=name, details=details)
-        return 200, form.done(told)
+        return SUCCESS, told
 
 
 def _matches(destination: Mapping[str, Any], q: str) -> bool:

@@ -55,7 +55,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(duration=duration, size=size, link=link, moment=_moment)
+    made.filters.update(duration=duration, size=size, link=link, moment=moment_text)
     made.globals.update(file=_file, version=VERSION)
     return made
 
@@ -68,7 +68,7 @@ def _file(name: str) -> str:
     return f"/static/{name}?{sha256(found[1]).hexdigest()[:12]}"
 
 
-def _moment(text: str) -> str:
+def moment_text(text: str) -> str:
     """Format a moment of a document for a person; return a text that is no moment unchanged."""
     try:
         return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"

@@ -112,6 +112,16 @@ class Embedded:
         """See Instance.change_snapshot. Raises NotRunningHere."""
         return await self._here(destination).change_snapshot(client_id, request)
 
+    async def move_cursor(
+        self, destination: str, client_id: int, place: Place, *, dry_run: bool
+    ) -> tuple[LogPosition, LogPosition]:
+        """See Instance.move_cursor. Raises NotRunningHere."""
+        return await self._here(destination).move_cursor(client_id, place, dry_run=dry_run)
+
+    async def delete_cursor(self, destination: str, client_id: int, *, dry_run: bool) -> LogPosition:
+        """See Instance.delete_cursor. Raises NotRunningHere."""
+        return await self._here(destination).delete_cursor(client_id, dry_run=dry_run)
+
     async def tables(self, destination: str) -> Sequence[tuple[str, str]]:
         """See Instance.tables. Raises NotRunningHere."""
         return await self._here(destination).tables()

@@ -479,6 +479,54 @@ class Instance:
         self._reads.add(read)
         return read
 
+    async def move_cursor(self, client_id: int, place: Place, *, dry_run: bool) -> tuple[LogPosition, LogPosition]:
+        """Move a client's cursor for an operator, and return the old one and the new one, which is durable then.
+
+        The batches in flight are void, and the client's stream goes on from there.
+
+        client_id: the client's.
+        place: where to.
+        dry_run: only find out where that is.
+        Raises NotSubscribed, LocalProtocolError, MetaWriteFailed, and what SourceView.find raises.
+        """
+        self._check()
+        if place.part and not self.config.group:
+            raise LocalProtocolError(f"{self.config.destination} has one source: omit {place.part}/")
+        async with self._asking:
+            position = await self._run_blocking(lambda: self._origin.view.find(place))
+        self._check()
+        cursor = self.meta.cursor(client_id)
+        if cursor is None:
+            raise NotSubscribed(self.config.destination, client_id)
+        position = position.beside(cursor.parts) if place.part else position
+        if not self.config.decode.gtid_on:
+            position = replace(position, gtid="")
+        position = replace(position, snapshot=cursor.snapshot)
+        if not dry_run:
+            self.meta.reset(client_id, position)
+            stream = self._streams.get(client_id)
+            if stream:
+                stream.rewind()
+            self._log.event(self.config.destination, "cursor.moved", client_id=client_id, position=str(position))
+            await self._flush_now(client_id)
+        return cursor, position
+
+    async def delete_cursor(self, client_id: int, *, dry_run: bool) -> LogPosition:
+        """Remove a client with its cursor and filter, for an operator, and return the cursor.
+
+        client_id: the client's.
+        dry_run: only return it.
+        Raises NotSubscribed, MetaWriteFailed.
+        """
+        self._check()
+        cursor = self.meta.cursor(client_id)
+        if cursor is None:
+            raise NotSubscribed(self.config.destination, client_id)
+        if not dry_run:
+            await self.unsubscribe(ClientIdentity(self.config.destination, client_id))
+            self._log.event(self.config.destination, "client.removed", client_id=client_id, position=str(cursor))
+        return cursor
+
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """See CursorEdits. The client's stream goes on from there."""
         if self.meta.cursor(client_id) is None:

@@ -14,6 +14,7 @@ from canal_ha.admin.additions import DestinationFiles, addition_actions
 from canal_ha.admin.address_file import url_of
 from canal_ha.admin.api import StatusApi
 from canal_ha.admin.cluster_view import ClusterView, Tree
+from canal_ha.admin.cursors import cursor_actions
 from canal_ha.admin.listening import hosts, listen, port_of
 from canal_ha.admin.pages import WholePage
 from canal_ha.admin.placements import Placements, placement_actions
@@ -84,8 +85,10 @@ class AdminPort:
             **actions_of(embedded.switch_source, embedded.change_snapshot),
             **placement_actions(placements),
             **addition_actions(files),
+            **cursor_actions(embedded.move_cursor, embedded.delete_cursor),
         }
         reports = reports_of(self._view, seen, embedded, placements, config.log_dir, configuration)
+        self._pages = WholePage(node_address(config), entrance, sessions, self._view, actions, reports, reactor)
         self._api = StatusApi(
             own_status,
             entrance=entrance,
@@ -93,7 +96,7 @@ class AdminPort:
             actions=actions,
             reports=reports,
             sessions=sessions,
-            pages=WholePage(node_address(config), entrance, sessions, self._view, actions, reports),
+            pages=self._pages,
         )
 
     def start(self) -> int:
@@ -118,4 +121,5 @@ class AdminPort:
         self._seeing.stop()
         if self._listening:
             await maybeDeferred(self._listening.stopListening)
+        self._pages.stop()
         await self._view.stop()

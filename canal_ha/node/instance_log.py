@@ -12,6 +12,7 @@ from canal_ha.server.audit import ZNODE_EDIT, Audit
 
 BY: Mapping[str, tuple[str, str]] = {
     "cursor.replaced": ("cursor moved", ZNODE_EDIT),
+    "cursor.moved": ("cursor moved", "cursor"),
     "cursor.deleted": ("cursor deleted", ZNODE_EDIT),
     "cursor.moved_past_lost": ("cursor moved", "canal.instance.position.lost"),
     "stream.moved": ("cursor moved", "switch"),

@@ -17,7 +17,9 @@ from canal_ha.accounts.account import Accounts
 from canal_ha.admin import templates
 from canal_ha.admin.routes import PAGES
 from canal_ha.admin.sessions import IDLE_S
-from canal_ha.instance.status import InstanceStatus
+from canal_ha.instance.status import InstanceStatus, QueueStatus, ReaderStatus
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 from lab.desk import EXAMPLE, NODE, OTHER_NODE, TOKEN, Browser, Desk, elements, hidden
 from lab.gate import HTTP, PASSWORD, WHO
 
@@ -401,3 +403,57 @@ def test_the_cluster_is_rebalanced_on_the_page() -> None:
 def test_every_kind_of_page_is_known_to_the_gate() -> None:
     """A route with a kind that the gate does not name is a mistake."""
     assert {route.kind for route in PAGES} <= set(gate.NEEDS)
+
+
+def test_a_cursor_is_shown_and_moved_after_a_dry_run() -> None:
+    """The confirmation says from where to where. A place that is none changes nothing, and the message says what is."""
+    browser = admin()
+    page = browser.get("/destinations/example/cursor")
+    assert "<code>mysql-bin.000004:491</code>" in page.text
+    fields = {**hidden(page.text), "client_id": "1001", "action": "set"}
+    wrong = browser.post("/destinations/example/cursor", {**fields, "to": "yesterday"})
+    assert (wrong.code, "JOURNAL:OFFSET, gtid:SET" in wrong.text) == (400, True)
+    confirm = browser.post("/destinations/example/cursor", {**fields, "to": "earliest"})
+    assert "client 1001 will be moved from mysql-bin.000004:491 to mysql-bin.000004:4." in confirm.text
+    assert browser.desk.cursors == []
+    done = browser.post("/destinations/example/cursor", hidden(confirm.text))
+    assert "client 1001 was moved from mysql-bin.000004:491 to mysql-bin.000004:4." in done.text
+    assert browser.desk.cursors == [(1001, Place(end="earliest"))]
+    line = json.loads(browser.desk.written[-1])
+    assert (line["action"], line["result"], line["account"]) == ("cursor", "ok", "admin")
+
+
+def test_a_cursor_is_deleted_after_a_dry_run() -> None:
+    """A reader has no such form."""
+    browser = admin()
+    fields = {**hidden(browser.get("/destinations/example/cursor").text), "client_id": "1001", "action": "delete"}
+    confirm = browser.post("/destinations/example/cursor", fields)
+    assert "client 1001 at mysql-bin.000004:491 will be deleted." in confirm.text
+    assert "was deleted" in browser.post("/destinations/example/cursor", hidden(confirm.text)).text
+    assert browser.desk.cursors == [(1001, None)]
+    reader = Browser(Desk())
+    reader.log_in("reader")
+    assert "/cursor" not in reader.get("/destinations/example").text
+
+
+def test_the_page_shows_private_reads_and_the_pipeline_into_kafka() -> None:
+    """What the node knows of them."""
+    queue = QueueStatus("kafka:9092", LogPosition("mysql-bin.000004", 77), 5, 1234, 2.0, waits_for="Kafka's answer")
+    readers = (ReaderStatus(7, "reader", "10.0.0.7", private=True),)
+    browser = Browser(Desk(instances=[replace(EXAMPLE, queue=queue, readers=readers)]))
+    browser.log_in("admin")
+    text = browser.get("/destinations/example").text
+    assert "reader from 10.0.0.7, a private read" in text
+    assert "mysql-bin.000004:77" in text
+    assert "Kafka&#39;s answer" in text
+    assert "1,234" in text
+
+
+def test_all_files_of_a_page_are_small() -> None:
+    """A page with all its files is below 200 kB, on a slow line too."""
+    page = admin().get("/destinations/example")
+    names = {str(given.get("src") or given.get("href")) for _, given in elements(page.text)}
+    paths = [name.split("/")[2].partition("?")[0] for name in names if "/static/" in name]
+    sizes = [len(found[1]) for found in map(templates.static, paths) if found]
+    assert len(sizes) == len(paths) == 6
+    assert len(page.body) + sum(sizes) < 200_000

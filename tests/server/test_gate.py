@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address
+from twisted.internet.protocol import connectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
@@ -150,7 +151,7 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
     status = int(answer.split()[1])
     if who in HTTP[kind]:
         assert status == (404 if kind in (gate.LAG, gate.TABLES) else 200)  # no instance runs in this test
-    elif who == "nobody" and kind in (gate.PAGE, gate.DESTINATION_PAGE):
+    elif who == "nobody" and kind in (gate.PAGE, gate.DESTINATION_PAGE, gate.EVENTS):
         assert status == 303
         assert b"location: /login" in answer.lower()
     else:
@@ -179,6 +180,6 @@ def asked(page: Any, entrance: Entrance, request: str, peer: str) -> bytes:
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))
     protocol.makeConnection(transport)
     protocol.dataReceived(request.encode("latin-1"))
-    protocol.connectionLost(None)
+    protocol.connectionLost(connectionDone)
     site.stopFactory()
     return bytes(transport.value())

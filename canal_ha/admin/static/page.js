@@ -1,10 +1,47 @@
-// What the page does in a browser besides htmx: it pauses the updates, and draws the curves of the lag.
+// What the page does in a browser besides htmx: it listens for changes, pauses the updates, and draws the curves of the lag.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const updating = document.getElementById("updating");
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     if (updating && !updating.checked) event.preventDefault();
+    else if (source && source.readyState === EventSource.OPEN && !changed) event.preventDefault();
+    else changed = false;
   });
+
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    if (!event.detail.successful) changed = true; // the next poll asks again
+  });
+
+  // Only a page that somebody sees listens: a browser opens few connections to one node. Without a stream, as when too
+  // many pages listen, htmx asks every 5 s.
+  const how = document.getElementById("how");
+  let source = null, changed = false;
+  const tell = () => (how.textContent = source && source.readyState === EventSource.OPEN ? "at once" : "every 5 s");
+  const listen = () => {
+    const wanted = updating && updating.checked && !document.hidden;
+    if (wanted && !source) {
+      source = new EventSource("/events");
+      source.onopen = source.onerror = tell;
+      source.addEventListener("change", () => {
+        changed = true;
+        htmx.trigger("#live", "changed");
+      });
+      source.addEventListener("same", (event) => {
+        const asOf = document.getElementById("as-of");
+        if (asOf) asOf.textContent = event.data;
+      });
+    } else if (!wanted && source) {
+      source.close();
+      source = null;
+      tell();
+    }
+  };
+  if (updating) {
+    updating.addEventListener("change", listen);
+    document.addEventListener("visibilitychange", listen);
+    addEventListener("pagehide", () => source && source.close());
+    listen();
+  }
 
   const box = document.getElementById("curve");
   if (!box) return;

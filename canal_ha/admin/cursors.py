@@ -1,0 +1,105 @@
+"""The action on a client's cursor: move it, or delete it with its client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from canal_ha.accounts import gate
+from canal_ha.admin.actions import Action
+from canal_ha.errors import LocalProtocolError, NotSubscribed
+from canal_ha.model.place import FORMS, Place
+from canal_ha.model.position import LogPosition
+
+SET, DELETE = CURSOR_ACTIONS = ("set", "delete")
+PLACE_MOST = 4096  # characters; a GTID set can be long
+
+
+class MoveCursor(Protocol):
+    """Moves a cursor, and returns the old one and the new one; see Instance.move_cursor."""
+
+    def __call__(
+        self, destination: str, client_id: int, place: Place, *, dry_run: bool
+    ) -> Awaitable[tuple[LogPosition, LogPosition]]: ...
+
+
+class DeleteCursor(Protocol):
+    """Removes a client, and returns its cursor; see Instance.delete_cursor."""
+
+    def __call__(self, destination: str, client_id: int, *, dry_run: bool) -> Awaitable[LogPosition]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CursorChange:
+    """What to do. place: where to move it; None: delete it. text: the place as it was written."""
+
+    client_id: int
+    place: Place | None
+    text: str
+    dry_run: bool
+
+
+def cursor_actions(move: MoveCursor, delete: DeleteCursor) -> Mapping[str, Action]:
+    """Return the action by kind of request, as the gate names it."""
+
+    async def changed(destination: str, wanted: CursorChange) -> dict[str, Any]:
+        try:
+            if wanted.place is None:
+                before, after = await delete(destination, wanted.client_id, dry_run=wanted.dry_run), ""
+            else:
+                before, position = await move(destination, wanted.client_id, wanted.place, dry_run=wanted.dry_run)
+                after = str(position)
+        except NotSubscribed as error:
+            raise LocalProtocolError(
+                f"client {wanted.client_id} of {destination} has no cursor: it never subscribed"
+            ) from error
+        return {
+            "destination": destination,
+            "client_id": wanted.client_id,
+            "before": str(before),
+            "after": after,
+            "dry_run": wanted.dry_run,
+        }
+
+    return {
+        gate.CURSOR: Action(
+            "cursor",
+            'send a JSON object {"client_id": 1001, "action": "set", "to": "latest", "dry_run": false} as'
+            f" application/json; actions: {', '.join(CURSOR_ACTIONS)}; to, for {SET}: {FORMS}",
+            _change,
+            changed,
+            _facts,
+            _client_id,
+        )
+    }
+
+
+def _change(body: Any) -> CursorChange | None:
+    if not isinstance(body, dict):
+        return None
+    client_id, action, to, dry_run = (body.get(key) for key in ("client_id", "action", "to", "dry_run"))
+    if (
+        type(client_id) is not int
+        or not -(1 << 15) <= client_id < 1 << 15
+        or action not in CURSOR_ACTIONS
+        or not isinstance(dry_run, bool | None)
+    ):
+        return None
+    if action == DELETE:
+        return CursorChange(client_id, None, "", bool(dry_run))
+    if not isinstance(to, str) or len(to) > PLACE_MOST:
+        return None
+    try:
+        return CursorChange(client_id, Place.parse(to), to, bool(dry_run))
+    except ValueError:
+        return None
+
+
+def _facts(wanted: CursorChange) -> dict[str, object]:
+    action = DELETE if wanted.place is None else SET
+    return {"client_id": wanted.client_id, "action": action, "to": wanted.text, "dry_run": wanted.dry_run}
+
+
+def _client_id(wanted: CursorChange) -> int:
+    return wanted.client_id
