@@ -10,6 +10,8 @@
 #   bash deploy/install.sh kafka    also Maven, and a Kafka broker in the cache, 43 MB from Maven Central
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in its own virtual environment in the cache
 #   bash deploy/install.sh compose  also tools that check docker-compose files, systemd units and Prometheus rules
+#   bash deploy/install.sh browser  also Chromium from Debian, and in the virtual environment Playwright and Schemathesis: for the
+#                                   long suites
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
 #   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 only)
 #
@@ -50,7 +52,7 @@ as_root() {
 }
 
 want_s3=no want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
-want_kafka=no
+want_kafka=no want_browser=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -59,11 +61,12 @@ for argument in "$@"; do
     kafka) want_kafka=yes ;;
     peers) want_peers=yes ;;
     compose) want_compose=yes ;;
+    browser) want_browser=yes ;;
     go) want_go=yes ;;
     mysql56) want_mysql56=yes ;;
     docs) want_docs=yes ;;
     s3) want_s3=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [go] [mysql56]" ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [browser] [go] [mysql56]" ;;
     esac
 done
 
@@ -120,6 +123,7 @@ has java || packages+=(openjdk-17-jre-headless)
 [[ $want_java == no && $want_s3 == no && $want_kafka == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
 [[ $want_go == no ]] || has go || [[ -x /usr/local/go/bin/go ]] || packages+=(golang-go ca-certificates)
 [[ $want_mysql56 == no || -e /usr/lib/x86_64-linux-gnu/libaio.so.1 ]] || packages+=(libaio1)
+[[ $want_browser == no ]] || has chromium || packages+=(chromium)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
 [[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
 
@@ -258,6 +262,7 @@ fi
 extras=dev
 [[ $want_spark == no ]] || extras+=,spark,pipeline
 [[ $want_docs == no ]] || extras+=,docs
+[[ $want_browser == no ]] || extras+=,browser
 locks=()
 for extra in ${extras//,/ }; do
     locks+=(-r "$checkout/deploy/locks/$extra.txt")

@@ -37,9 +37,9 @@ with open("pyproject.toml", "rb") as file:
 ' >"$work/build.in"
 
 # One resolution of everything first, so that all locks agree on a version.
-cat $locks/{build,runtime,dev,docs,spark,pipeline}.txt >"$work/all.txt"
+cat $locks/{build,runtime,dev,docs,browser,spark,pipeline}.txt >"$work/all.txt"
 compile "$work/all.txt" setup.cfg "$work/build.in" --all-extras "${upgrade[@]}"
-for lock in build runtime dev docs spark pipeline; do
+for lock in build runtime dev docs browser spark pipeline; do
     case $lock in
     build) wanted=("$work/build.in") ;;
     runtime) wanted=(setup.cfg) ;;

@@ -14,12 +14,21 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "deploy" / "locks"
-OF_EXTRA = {"dev": "dev", "docs": "docs", "spark": "spark", "pipeline": "pipeline", "arrow": "spark", "sasl": "dev"}
+OF_EXTRA = {
+    "dev": "dev",
+    "docs": "docs",
+    "browser": "browser",
+    "spark": "spark",
+    "pipeline": "pipeline",
+    "arrow": "spark",
+    "sasl": "dev",
+}
 PROJECT = (
     "build",
     "runtime",
     "dev",
     "docs",
+    "browser",
     "spark",
     "pipeline",
 )  # installed side by side; the tools have their own environment

@@ -1,0 +1,222 @@
+"""The page in a real browser, headless Chromium, with a cluster of three nodes, real ZooKeeper and MariaDB."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from lab import MariaDB, Node, ZooKeeper, follow
+from lab.gate import ACCOUNTS, PASSWORD
+from lab.node import Client
+from lab.waiting import until
+
+pytestmark = pytest.mark.long
+
+PROPERTIES = {
+    "canal.accounts.file": "../conf/accounts.toml",
+    "canal.zookeeper.auth": "canal:x",
+    "canal.zookeeper.session.timeout": "4000",
+    "canal.auto.scan": "true",
+    "canal.auto.scan.interval": "1",
+    "canal.cluster.rebalance.delay": "-1",
+}
+SLOW_MS = 60_000.0
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Start Debian's browser; see deploy/install.sh browser."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    assert program, "chromium is missing: bash deploy/install.sh browser"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu", "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visitor:
+    """A person with a browser of their own. problems: errors that the page's console shows."""
+
+    def __init__(self, browser: Any, node: Node) -> None:
+        self.problems: list[str] = []
+        context = browser.new_context(base_url=f"http://127.0.0.1:{node.admin_port}")
+        context.set_default_timeout(SLOW_MS)
+        self.page = context.new_page()
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._heard)
+
+    def log_in(self, user: str) -> None:
+        """Open the first page, and fill in the form to which it leads."""
+        self.page.goto("/")
+        self.page.get_by_label("Account").fill(user)
+        self.page.get_by_label("Password").fill(PASSWORD)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.get_by_role("heading", name="Cluster").wait_for()
+
+    def act(self, link: str, button: str, **fields: str) -> tuple[str, str]:
+        """Follow the link of an action, fill in its form and confirm. Return the text of the plan and of the effect."""
+        page = self.page
+        page.get_by_role("link", name=link).click()
+        for name, value in fields.items():
+            field = page.locator(f"#{name}")
+            if field.evaluate("field => field.tagName") == "SELECT":
+                field.select_option(value)
+            else:
+                field.fill(value)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name=button, exact=True).wait_for()
+        plan = page.locator("main").inner_text()
+        page.get_by_role("button", name=button, exact=True).click()
+        effect = page.locator("p.box").inner_text()
+        return plan, effect
+
+    def sees(self, text: str, where: str = "#live") -> None:
+        """Wait until a part of the page shows a text, without loading the page again."""
+        self._wait_for(self.page.locator(where).filter(has_text=text).first)
+
+    def sees_no_more(self, text: str) -> None:
+        """Wait until the page does not show a text any more."""
+        self._wait_for(self.page.locator("#live").filter(has_not_text=text))
+
+    def sees_owner(self, address: str) -> None:
+        """Wait until the page of a destination shows its owner."""
+        self._wait_for(self.page.locator("#live dl.facts div", has_text="Owner").filter(has_text=address))
+
+    def _wait_for(self, part: Any) -> None:
+        """Wait until a part of the page is there. Fail with what the page shows instead."""
+        from playwright.sync_api import Error
+
+        try:
+            part.wait_for()
+        except Error as error:
+            shown = self.page.locator("body").inner_text()
+            raise AssertionError(f"{error}\n{self.page.url} shows:\n{shown}\nproblems: {self.problems}") from None
+
+    def _heard(self, message: Any) -> None:
+        if message.type == "error":
+            self.problems.append(message.text)
+
+
+def owner_of(*nodes: Node) -> Node:
+    """Wait until one of the nodes runs the destination, and return it."""
+    return until(lambda: next((node for node in nodes if node.running() == {"example"}), None))
+
+
+@pytest.fixture
+def nodes(zookeeper: ZooKeeper, mariadb: MariaDB, database: str) -> Iterator[list[Node]]:
+    """Three nodes that could run one destination; the first one runs it."""
+    mariadb.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.orders VALUES (1), (2), (3)",
+    )
+    hosts = f"{zookeeper.hosts}/browser{database}"
+    with ExitStack() as stack:
+        started: list[Node] = []
+        for name in ("one", "two", "three"):
+            node = Node(
+                {"example": follow(mariadb)},
+                zk_servers=hosts,
+                properties=PROPERTIES,
+                login=("admin", PASSWORD),
+                name=name,
+            )
+            (node.conf / "accounts.toml").write_text(ACCOUNTS.replace("client_ids = [1001]\n", ""))
+            stack.enter_context(node)
+            if not started:
+                until(lambda node=node: node.running() == {"example"})  # type: ignore[misc]
+            started.append(node)
+        yield started
+
+
+def test_an_operator_works_with_the_page(nodes: list[Node], mariadb: MariaDB, database: str) -> None:
+    """Fail-over, move, wrong and right configuration, snapshot and cursor, without a script error on any page."""
+    one, two, three = nodes
+    with chromium() as browser:
+        visitor = Visitor(browser, three)
+        visitor.log_in("admin")
+        page = visitor.page
+        visitor.sees("3 of 3 nodes answer")
+        visitor.sees("at once", ".updates")
+
+        # a fail-over shows by itself
+        page.get_by_role("link", name="example").first.click()
+        visitor.sees_owner(one.address)
+        visitor.sees("at once", ".updates")
+        page.evaluate("window.loadedOnce = true")
+        one.kill()
+        owner = owner_of(two, three)
+        other = three if owner is two else two
+        visitor.sees_owner(owner.address)
+        visitor.sees("Changes of the owner (1)")
+        assert page.evaluate("window.loadedOnce")
+
+        # a move
+        plan, effect = visitor.act("Move…", "Move", to=other.address)
+        assert f"example moves from {owner.address} to {other.address}." in plan
+        assert f"example moved from {owner.address} to {other.address}." in effect
+        assert owner_of(two, three) is other
+
+        # a configuration that cannot be used changes nothing and shows; the next one is taken over
+        file = other.conf / "example" / "instance.properties"
+        good = file.read_text()
+        page.get_by_role("link", name="Back to example").click()
+        file.write_text(good + "canal.instance.stream.max = many\n")
+        visitor.sees("canal.instance.stream.max")
+        assert owner_of(two, three) is other
+        file.write_text(good + "canal.instance.stream.max = 17\n")
+        visitor.sees_no_more("canal.instance.stream.max")
+        until(lambda: "scan.starting" in other.log_file())
+        owner = owner_of(two, three)  # the destination began anew, and either node could claim it
+        visitor.sees_owner(owner.address)
+
+        # a snapshot for a client that reads, and its cursor
+        password = owner.conf / "password"
+        password.write_text(PASSWORD)
+        login = ("--user", "reader", "--password-file", str(password), "--filter", rf"{database}\..*")
+        with Client(owner.address, "example", *login) as client:
+            visitor.sees("Clients (1)")
+            visitor.sees("reader from 127.0.0.1")
+            plan, effect = visitor.act(
+                "Snapshot…", "Snapshot", action="start", client_id="1001", tables=f"{database}.orders"
+            )
+            assert f"{database}.orders" in plan
+            assert "is running" in effect or "is done" in effect
+            ids = set()
+            for row in client.rows():
+                if row["table"] == "orders":
+                    ids |= {int(row["after"]["id"])} if row.get("after") else set()
+                if ids == {1, 2, 3}:
+                    break
+            page.get_by_role("link", name="Back to example").click()
+            visitor.sees("Snapshots (1)")
+        plan, effect = visitor.act("Cursor…", "Cursor", client_id="1001", action="set", to="latest")
+        assert "client 1001 will be moved from" in plan
+        assert "client 1001 was moved from" in effect
+        assert visitor.problems == []
+
+
+def test_a_reader_is_refused(nodes: list[Node]) -> None:
+    """A reader sees its destination and no action, and a path that it types is refused with the reason."""
+    with chromium() as browser:
+        visitor = Visitor(browser, nodes[0])
+        visitor.log_in("reader")
+        page = visitor.page
+        page.get_by_role("link", name="example").first.click()
+        visitor.sees_owner(nodes[0].address)
+        assert page.get_by_role("link", name="Move…").count() == 0
+        assert visitor.problems == []
+        for path in ("/destinations/example/move", "/destinations/example/cursor", "/rebalance", "/log"):
+            answer = page.goto(path)
+            assert (answer.status, "account reader" in page.locator("main").inner_text()) == (403, True), path
+        page.goto("/")
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Account").wait_for()
