@@ -81,6 +81,18 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
     }
 
 
+def whole(value: object, low: int, high: int) -> int | None:
+    """Return a JSON value as a whole number from low to high; None for any other one. 7.0 is 7, as in JSON Schema."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high or value % 1:
+        return None
+    return int(value)
+
+
+def client_id_in(body: Mapping[str, Any]) -> int | None:
+    """Return the client id of a body; None if it has none."""
+    return whole(body.get("client_id"), -(1 << 15), (1 << 15) - 1)
+
+
 def _facts(wanted: tuple[int, SnapshotRequest]) -> dict[str, object]:
     client_id, request = wanted
     return {"client_id": client_id, **asdict(request), "action": request.action.value}
@@ -94,19 +106,17 @@ def _place(body: Any) -> str | None:
 def _snapshot(body: Any) -> tuple[int, SnapshotRequest] | None:
     if not isinstance(body, dict):
         return None
-    client_id, tables, where = body.get("client_id"), body.get("tables", []), body.get("where", {})
+    client_id, tables, where = client_id_in(body), body.get("tables", []), body.get("where", {})
     without_key = body.get("without_key", False)
-    connections, rows_per_s_most = body.get("connections", 0), body.get("rows_per_s_most", 0)
+    connections = whole(body.get("connections", 0), 0, keys.SNAPSHOT_CONNECTIONS_MOST)
+    rows_per_s_most = whole(body.get("rows_per_s_most", 0), 0, keys.INT32)
     texts = [*where.items()] if isinstance(where, dict) else [(None, None)]
     if (
-        type(client_id) is not int
-        or not -(1 << 15) <= client_id < 1 << 15
+        client_id is None
         or not isinstance(tables, list)
         or type(without_key) is not bool
-        or type(connections) is not int
-        or not 0 <= connections <= keys.SNAPSHOT_CONNECTIONS_MOST
-        or type(rows_per_s_most) is not int
-        or not 0 <= rows_per_s_most <= keys.INT32
+        or connections is None
+        or rows_per_s_most is None
         or not all(isinstance(each, str) for each in (*tables, *(text for pair in texts for text in pair)))
         or body.get("action") not in [each.value for each in SnapshotAction]
     ):

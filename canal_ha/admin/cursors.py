@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from canal_ha.accounts import gate
-from canal_ha.admin.actions import Action
+from canal_ha.admin.actions import Action, client_id_in
 from canal_ha.errors import LocalProtocolError, NotSubscribed
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
@@ -32,11 +32,10 @@ class DeleteCursor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CursorChange:
-    """What to do. place: where to move it; None: delete it. text: the place as it was written."""
+    """What to do. to: the place where to move it, as it was written; None: delete it."""
 
     client_id: int
-    place: Place | None
-    text: str
+    to: str | None
     dry_run: bool
 
 
@@ -45,11 +44,16 @@ def cursor_actions(move: MoveCursor, delete: DeleteCursor) -> Mapping[str, Actio
 
     async def changed(destination: str, wanted: CursorChange) -> dict[str, Any]:
         try:
-            if wanted.place is None:
+            if wanted.to is None:
                 before, after = await delete(destination, wanted.client_id, dry_run=wanted.dry_run), ""
             else:
-                before, position = await move(destination, wanted.client_id, wanted.place, dry_run=wanted.dry_run)
+                if not wanted.to.isprintable():
+                    raise ValueError(f"invalid position {wanted.to!r}: give {FORMS}")
+                place = Place.parse(wanted.to)
+                before, position = await move(destination, wanted.client_id, place, dry_run=wanted.dry_run)
                 after = str(position)
+        except ValueError as error:
+            raise LocalProtocolError(str(error)) from error
         except NotSubscribed as error:
             raise LocalProtocolError(
                 f"client {wanted.client_id} of {destination} has no cursor: it never subscribed"
@@ -78,27 +82,19 @@ def cursor_actions(move: MoveCursor, delete: DeleteCursor) -> Mapping[str, Actio
 def _change(body: Any) -> CursorChange | None:
     if not isinstance(body, dict):
         return None
-    client_id, action, to, dry_run = (body.get(key) for key in ("client_id", "action", "to", "dry_run"))
-    if (
-        type(client_id) is not int
-        or not -(1 << 15) <= client_id < 1 << 15
-        or action not in CURSOR_ACTIONS
-        or not isinstance(dry_run, bool | None)
-    ):
+    client_id, action, to, dry_run = client_id_in(body), body.get("action"), body.get("to"), body.get("dry_run", False)
+    if client_id is None or action not in CURSOR_ACTIONS or not isinstance(dry_run, bool):
         return None
     if action == DELETE:
-        return CursorChange(client_id, None, "", bool(dry_run))
+        return CursorChange(client_id, None, dry_run)
     if not isinstance(to, str) or len(to) > PLACE_MOST:
         return None
-    try:
-        return CursorChange(client_id, Place.parse(to), to, bool(dry_run))
-    except ValueError:
-        return None
+    return CursorChange(client_id, to, dry_run)
 
 
 def _facts(wanted: CursorChange) -> dict[str, object]:
-    action = DELETE if wanted.place is None else SET
-    return {"client_id": wanted.client_id, "action": action, "to": wanted.text, "dry_run": wanted.dry_run}
+    action = DELETE if wanted.to is None else SET
+    return {"client_id": wanted.client_id, "action": action, "to": wanted.to or "", "dry_run": wanted.dry_run}
 
 
 def _client_id(wanted: CursorChange) -> int:

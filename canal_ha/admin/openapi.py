@@ -12,6 +12,7 @@ from canal_ha.accounts import gate
 from canal_ha.admin.actions import PLACES
 from canal_ha.admin.additions import TEXT_MOST, DestinationAdded, DestinationRemoved
 from canal_ha.admin.cursors import PLACE_MOST
+from canal_ha.config import keys
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, ReaderStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -313,8 +314,8 @@ def _actions() -> dict[str, Schema]:
             "tables": _list(TEXT),
             "where": {"type": "object", "additionalProperties": TEXT},
             "without_key": FLAG,
-            "connections": {"type": "integer", "minimum": 0},
-            "rows_per_s_most": {"type": "integer", "minimum": 0},
+            "connections": {"type": "integer", "minimum": 0, "maximum": keys.SNAPSHOT_CONNECTIONS_MOST},
+            "rows_per_s_most": {"type": "integer", "minimum": 0, "maximum": keys.INT32},
         }
     )
     move = {**_texts("destination", "moved_from", "moved_to"), "seconds": NUMBER}
@@ -333,7 +334,8 @@ def _actions() -> dict[str, Schema]:
         },
         "CursorAnswer": _object({**_texts("destination", "before", "after"), "client_id": WHOLE, "dry_run": FLAG}),
         "PlacementRequest": _object({"dry_run": FLAG}) | {"required": [], "additionalProperties": True},
-        "MoveRequest": _object({"to": TEXT, "dry_run": FLAG}) | {"required": ["to"], "additionalProperties": True},
+        "MoveRequest": _object({"to": TEXT | {"pattern": "^[ -~]*$"}, "dry_run": FLAG})
+        | {"required": ["to"], "additionalProperties": True},
         "MoveAnswer": _object({**move, "dry_run": FLAG}),
         "PauseAnswer": _object({**_texts("destination", "ran_on"), "dry_run": FLAG}),
         "ResumeAnswer": _object({**_texts("destination", "runs_on"), "dry_run": FLAG}),

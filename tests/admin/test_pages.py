@@ -412,7 +412,7 @@ def test_a_cursor_is_shown_and_moved_after_a_dry_run() -> None:
     assert "<code>mysql-bin.000004:491</code>" in page.text
     fields = {**hidden(page.text), "client_id": "1001", "action": "set"}
     wrong = browser.post("/destinations/example/cursor", {**fields, "to": "yesterday"})
-    assert (wrong.code, "JOURNAL:OFFSET, gtid:SET" in wrong.text) == (400, True)
+    assert (wrong.code, "JOURNAL:OFFSET, gtid:SET" in wrong.text) == (409, True)
     confirm = browser.post("/destinations/example/cursor", {**fields, "to": "earliest"})
     assert "client 1001 will be moved from mysql-bin.000004:491 to mysql-bin.000004:4." in confirm.text
     assert browser.desk.cursors == []
