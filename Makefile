@@ -2,7 +2,7 @@
 
 STEPS := install format lint imports types unit docs compiled real timed speed
 
-.PHONY: all demo fix $(STEPS)
+.PHONY: all demo playground fix $(STEPS)
 
 all:
 	bash deploy/test.sh
@@ -12,6 +12,9 @@ $(STEPS):
 
 demo:
 	bash deploy/demo.sh
+
+playground:
+	bash deploy/playground.sh
 
 fix:
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .

@@ -65,9 +65,15 @@ class ZooKeeper(Process):
         """Return the connection string."""
         return self.address
 
+    @staticmethod
+    def missing() -> str:
+        """Return what it needs and this machine lacks; "" if it has all."""
+        if not _JAR.exists():
+            return str(_JAR)
+        return "" if shutil.which("java") else "java"
+
     def prepare(self) -> None:
-        if not _JAR.exists() or shutil.which("java") is None:
-            missing = _JAR if not _JAR.exists() else "java"
+        if missing := self.missing():
             raise StartFailed(f"{missing} is missing; run: bash deploy/install.sh")
         data = self.directory / "data"
         data.mkdir(exist_ok=True)

@@ -188,7 +188,7 @@ class Reader:
     def elsewhere(self, *scripts: str) -> None:
         """Check that the snippet runs these scripts, and that they are valid bash.
 
-        Do not run it: it runs this suite, too.
+        Do not run it: the scripts have tests of their own.
         """
         text = self._take("bash")
         assert re.findall(r"deploy/[\w-]+\.sh", text) == list(scripts)

@@ -30,7 +30,7 @@ KNOWN = {
     README: (
         (
             "bash",
-            "bash deploy/demo.sh     # kills a node under writes, shows the take-over, counts every row",
+            "bash deploy/playground.sh   # a database, a node and its page, changes as they arrive; until Ctrl-C",
         ),
         ACCOUNT,
         INSTALL,
@@ -139,7 +139,7 @@ def changes(running: Running) -> list[tuple[str, object]]:
 def test_readme(server: SqlServer, tmp_path: Path) -> None:
     """The README leads from nothing to rows, on the command line and in Python."""
     with Reader(README, tmp_path, server) as reader:
-        reader.elsewhere("deploy/demo.sh", "deploy/test.sh")
+        reader.elsewhere("deploy/playground.sh", "deploy/demo.sh")
         reader.sql()
         reader.installed()
         reader.edit("example/instance.properties")
