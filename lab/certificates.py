@@ -25,21 +25,24 @@ class Authority:
         made = self._signed(name, self._key, x509.BasicConstraints(ca=True, path_length=0))
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def sign(self, name: str, file: str = "") -> Path:
+    def sign(self, name: str, file: str = "", days: float = 60) -> Path:
         """Write a certificate and its key into one file, and return it.
 
         name: the common name; the certificate is valid for it and for 127.0.0.1.
         file: the file's name; "" takes the common name.
+        days: how long it is valid from now.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(LOOPBACK))])
-        made = self._signed(name, key, names)
+        made = self._signed(name, key, names, days)
         path = self._directory / f"{file or name}.pem"
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem))
         return path
 
-    def _signed(self, name: str, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType) -> x509.Certificate:
+    def _signed(
+        self, name: str, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType, days: float = 60
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -47,8 +50,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=2))
+            .not_valid_after(now + timedelta(days=days))
             .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
             .sign(self._key, hashes.SHA256())
         )

@@ -21,6 +21,8 @@ RUNBOOKS: Mapping[str, str] = {
     "node.queue": "kafka-behind",
     "node.logs": "disk-full",
     "node.standby": "mysql-lost",
+    "node.expiring": "certificate-expired",
+    "node.expiring_soon": "certificate-expired",
     "node.unloadable": "cursor-lost",
     "node.unreadable": "cursor-lost",
     "configuration.audit": "disk-full",

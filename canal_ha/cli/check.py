@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -107,6 +108,7 @@ def ports(config: CanalConfig) -> Iterator[Finding]:
     """Yield what to know about the node's ports. Raises ConfigError for what keeps the node from opening them."""
     from canal_ha.node.accounts_file import read_accounts  # imports the reactor, which other commands do not need
     from canal_ha.server.certificates import Certificates
+    from canal_ha.server.expiry import expiry_alarms
 
     if warning := check_listeners(config):
         yield Finding(Verdict.WARNING, "ports", warning)
@@ -114,7 +116,9 @@ def ports(config: CanalConfig) -> Iterator[Finding]:
     if not accounts.is_open:
         yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
     if config.tls:
-        Certificates(config.tls)
+        expires = Certificates(config.tls).expires
+        for alarm in expiry_alarms(config.tls.cert_file, expires, time.time())[-1:]:
+            yield Finding(Verdict.WARNING, "ports", alarm.text)
         yield Finding(Verdict.OK, "ports", f"TLS with {config.tls.cert_file} on {', '.join(config.tls.ports)}")
     if config.alarm_file:
         yield Finding(Verdict.OK, "alarms", f"go to {', '.join(read_handlers(config.alarm_file))}")

@@ -54,6 +54,7 @@ from canal_ha.server.audit import OK, REFUSED, Audit
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.expiry import expiry_alarms
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.probes import Probes
@@ -123,6 +124,7 @@ class Node:
     async def start(self) -> None:
         """Open the ports, then run what is configured, or join the race for it. Raises ConfigError for a taken port."""
         self._heartbeat.start()
+        self._warn_of_expiry()
         if self._audit_file:
             self._audit_file.start()
         if not self._config.without_netty:
@@ -199,6 +201,7 @@ class Node:
 
     def _reload(self, certificates: Certificates) -> None:
         error = certificates.reload()
+        self._warn_of_expiry()
         facts = {"change": "certificates", **({"error": error} if error else {})}
         self._audit.note("configuration", REFUSED if error else OK, details=facts)
 
@@ -264,6 +267,7 @@ class Node:
             audit=self._audit_file,
             standing=self.standing,
             lost_notices=lambda: self._told.lost,
+            certificate_expires=lambda: self._certificates.expires if self._certificates else None,
         )
         metrics_port = metrics.listen(
             self._reactor,
@@ -298,6 +302,7 @@ class Node:
             *self._scan.alarms,
             *self._about_audit(),
             *unwritten,
+            *self._about_certificate(),
             *filter(self._concerns_us, self._hosting.alarms),
         )
 
@@ -363,6 +368,16 @@ class Node:
         if alarm.destination not in self._hosting.configured:
             return False
         return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
+
+    def _about_certificate(self) -> Sequence[NodeAlarm]:
+        if not (self._certificates and self._config.tls):
+            return ()
+        return expiry_alarms(self._config.tls.cert_file, self._certificates.expires, time.time())
+
+    def _warn_of_expiry(self) -> None:
+        """Log the most urgent alarm about the certificate. Status and metrics tell it when it begins later."""
+        for alarm in self._about_certificate()[-1:]:
+            logs.get("canal_ha.server").warning("tls.expiring", advice=alarm.text)
 
     def _about_audit(self) -> tuple[ConfigAlarm, ...]:
         audit = self._audit_file

@@ -6,6 +6,7 @@ Connections keep the certificate that they began with; new ones get the newest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ class Certificates:
             return str(error)
         LOG.info("tls.reloaded", file=self._files.cert_file)
         return ""
+
+    @property
+    def expires(self) -> float:
+        """When the certificate in use ends, s since 1970. The file may have a newer one, until `reload`."""
+        certificate = SSL.Connection(self._context, None).get_certificate()
+        assert certificate is not None  # no context without one
+        ends = (certificate.get_notAfter() or b"").decode()
+        return datetime.strptime(ends, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """Return a connection with the newest certificate. Twisted calls it."""

@@ -72,6 +72,7 @@ class CanalCollector(Collector):
     audit: AuditFile | None = None
     standing: Callable[[], Standing] | None = None
     lost_notices: Callable[[], int] = lambda: 0
+    certificate_expires: Callable[[], float | None] = lambda: None
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
@@ -89,6 +90,11 @@ class CanalCollector(Collector):
         lost_notices = Family("canal_alarm_notices_lost", "counter", "Notices of alarms that no handler could send.")
         lost_notices.add(self.lost_notices())
         yield lost_notices
+        if (ends := self.certificate_expires()) is not None:
+            text = "When the certificate in use ends, s since 1970; nothing without TLS."
+            expires = Family("canal_certificate_expiry_timestamp_seconds", "gauge", text)
+            expires.add(ends)
+            yield expires
         yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
@@ -150,7 +156,7 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
         if isinstance(alarm, ConfigAlarm):
             family.add(1, alarm.destination, alarm.alarm)
     yield family
-    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, queue, logs."
+    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, queue, logs, expiring..."
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
     for about in sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, NodeAlarm)}):
         family.add(1, *about)

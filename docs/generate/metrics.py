@@ -57,6 +57,7 @@ def families() -> Sequence[Metric]:
         alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0), NodeAlarm("logs", "", "", 0.0)],
         heartbeat=Heartbeat(Clock()),
         audit=AuditFile(Path("audit.log")),
+        certificate_expires=lambda: 0.0,
         standing=lambda: Standing(True, True, 1, {"example": "running"}, {"example": 1}),
     )
     return tuple(collector.collect())

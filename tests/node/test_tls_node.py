@@ -6,6 +6,8 @@ import os
 import signal
 import ssl
 import subprocess
+import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,6 +70,32 @@ def test_a_node_with_tls_on_every_port(mysql: MySQL, database: str, tmp_path: Pa
         )  # fmt: skip
         assert "example" in status.stdout, status.stderr
         assert "tls.reloaded" in node.log_file()
+
+
+def test_a_node_tells_before_its_certificate_expires(mysql: MySQL, tmp_path: Path) -> None:
+    """Status, metrics, log and `check` tell it; after a renewal and SIGHUP the alarms are over."""
+    authority = Authority(tmp_path)
+    certificate = authority.sign("node", days=6)
+    with Node({"example": follow(mysql)}, properties={"canal.tls.cert": str(certificate)}) as node:
+        alarms = {each["alarm"]: each["text"] for each in node.status()["alarms"]}
+        assert set(alarms) == {"expiring", "expiring_soon"}
+        assert alarms["expiring_soon"].startswith(f"{certificate}: the certificate of this node expires at ")
+        assert 5.9 < days_left(node) < 6
+        assert "tls.expiring" in node.log_file()
+        check = [PROGRAM, "check", "--conf", str(node.conf)]
+        assert "certificate of this node expires at" in subprocess.run(check, capture_output=True, text=True).stdout
+        authority.sign("node", days=60)
+        os.kill(node.pid, signal.SIGHUP)
+        until(lambda: not node.status()["alarms"], what="the end of the alarms")
+        assert days_left(node) > 59
+        assert "certificate of this node" not in subprocess.run(check, capture_output=True, text=True).stdout
+
+
+def days_left(node: Node) -> float:
+    """Return how long the certificate of a node is still valid, as its metrics tell it."""
+    text = urllib.request.urlopen(f"http://{LOOPBACK}:{node.metrics_port}/metrics", timeout=10).read().decode()
+    (line,) = (line for line in text.splitlines() if line.startswith("canal_certificate_expiry_timestamp_seconds "))
+    return (float(line.split()[1]) - time.time()) / 86400
 
 
 def test_openssl_at_each_port() -> None:
