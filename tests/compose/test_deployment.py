@@ -234,3 +234,12 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(text.replace("/opt/canal-ha/venv/bin/canal-ha", PROGRAM))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_systemd_finds_the_unit_confined(tmp_path: Path) -> None:
+    """`systemd-analyze security` gives it less than 2 of 10; a service without any protection has 9.6."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text())
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
