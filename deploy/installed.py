@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import urllib.request
@@ -24,7 +25,7 @@ from pathlib import Path
 START_S = 60.0
 LOOPBACK = "127.0.0.1"
 os.environ["CANAL_HA_KERNEL"] = "require"  # before the first import
-PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
+PROGRAM = str(Path(sysconfig.get_path("scripts")) / "canal-ha")
 
 
 def version() -> Iterator[str]:
@@ -112,7 +113,7 @@ def main() -> int:
     """Run all checks."""
     import canal_ha
 
-    if Path(str(canal_ha.__file__)).is_relative_to(Path(__file__).parents[1]):
+    if (Path(str(canal_ha.__file__)).parents[1] / "setup.py").exists():
         print(f"installed: {canal_ha.__file__} is a checkout's; next: unset PYTHONPATH", file=sys.stderr)
         return 1
     faults = [fault for check in (version, kernel, data, node) for fault in check()]

@@ -119,9 +119,9 @@ timed() {
 
 trap 'exit 130' INT TERM
 
-# MySQL 5.6, canal-go, a browser, tools of Kubernetes and canal's own server are only for the long suites
+# MySQL 5.6, canal-go, a browser, tools of Kubernetes and of images, and canal's own server are only for the long suites
 step install 5 bash deploy/install.sh mysql spark s3 docs java kafka peers compose \
-    ${CANAL_HA_LONG:+mysql56 go browser kubernetes}
+    ${CANAL_HA_LONG:+mysql56 go browser kubernetes image}
 if ((failed)); then
     report
     exit 1
