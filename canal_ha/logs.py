@@ -46,6 +46,7 @@ TAIL_LINES = 200
 FILES_MOST = 200
 
 NODE_NAME = "canal"  # of the node's own directory and file
+OF_THE_NODE = frozenset({NODE_NAME, "audit"})  # directories that a destination of that name would share
 
 _NODE = "canal_ha"
 _DESTINATIONS = "canal_ha.destinations"

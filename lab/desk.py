@@ -145,9 +145,20 @@ class FilesOfOne:
 
 
 class Desk:
-    """See the module. with_accounts: those of lab.gate; else the node is open. instances: that run here."""
+    """See the module.
 
-    def __init__(self, *, with_accounts: bool = True, instances: Sequence[InstanceStatus] = (EXAMPLE,)) -> None:
+    with_accounts: those of lab.gate; else the node is open.
+    instances: that run here.
+    log_dir: of the node.
+    """
+
+    def __init__(
+        self,
+        *,
+        with_accounts: bool = True,
+        instances: Sequence[InstanceStatus] = (EXAMPLE,),
+        log_dir: Path = Path("logs"),
+    ) -> None:
         self.written: list[bytes] = []
         self.clock = Clock()
         self.accounts = Accounts(parse(ACCOUNTS, "accounts.toml")) if with_accounts else Accounts()
@@ -164,7 +175,7 @@ class Desk:
         actions = {**actions_of(self._switch, self._snapshot), **placement_actions(self.placements)}
         actions |= {**addition_actions(self.files), **cursor_actions(self._move_cursor, self._delete_cursor)}
         reports = reports_of(
-            view, self.seen, Embedded(), self.placements, Path("logs"), lambda destination: {"settings": []}
+            view, self.seen, Embedded(), self.placements, log_dir, lambda destination: {"settings": []}
         )
         self.sessions = Sessions(self.clock)
         self.api = StatusApi(

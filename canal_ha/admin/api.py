@@ -16,7 +16,7 @@ from canal_ha.admin.control import Control, not_here
 from canal_ha.admin.guest import Guest, guest_of
 from canal_ha.admin.routes import GET, PAGES, ROUTES, Route, route_of
 from canal_ha.admin.sessions import Sessions
-from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.errors import CanalError, NotAllowed, NotRunningHere
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_host, check_right, login_of, refuse
 
@@ -114,4 +114,4 @@ async def _reported(request: Request, report: Awaitable[dict[str, Any]], destina
     except HttpRefusal as refusal:
         return answer(request, refusal.code, {"error": str(refusal)})
     except CanalError as error:
-        return answer(request, 409, {"error": str(error)})
+        return answer(request, 403 if isinstance(error, NotAllowed) else 409, {"error": str(error)})

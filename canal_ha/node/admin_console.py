@@ -165,8 +165,8 @@ class AdminConsole:
         if request.kind == requests.LOG_INSTANCE:
             if destination not in self._served.configured:
                 raise DestinationUnknown(f"this node has no destination {destination}")
-            if refused := destination == logs.NODE_NAME and gate.refusal(who, requests.LOG_SERVER):
-                raise NotAllowed(f"{destination} shares the log file of the node: {refused}")
+            if refused := destination in logs.OF_THE_NODE and gate.refusal(who, requests.LOG_SERVER):
+                raise NotAllowed(f"{destination} is the name of a log file of the node: {refused}")
         if request.lists:
             return ",".join(logs.files(self._log_dir, destination))
         return "\n".join(

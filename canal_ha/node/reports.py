@@ -63,8 +63,8 @@ def reports_of(
         return {"destination": destination, "streams": streams}
 
     async def log(destination: str, guest: Guest, query: Query) -> dict[str, Any]:
-        if refused := destination == logs.NODE_NAME and gate.refusal(guest.account, gate.NODE_LOG):
-            raise NotAllowed(f"{destination} shares the log file of the node: {refused}")
+        if refused := destination in logs.OF_THE_NODE and gate.refusal(guest.account, gate.NODE_LOG):
+            raise NotAllowed(f"{destination} is the name of a log file of the node: {refused}")
         return {"lines": logs.tail(log_dir, destination)}  # 64 KiB; the log is written on this thread too
 
     async def tables(destination: str, guest: Guest, query: Query) -> dict[str, Any]:
