@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThread
 
@@ -135,13 +135,16 @@ class Scan:
             for name, config in self._configured.items()
         }
         changes = compare(known, before, seen)
-        for destination in changes.stop:
-            await self._end_gone(destination, GONE)
-        for destination in (*changes.reload, *changes.start):
-            await self._renew(destination)
-        for destination in sorted(self._unread - set(changes.stop)):
-            if before.missing(destination) and seen.missing(destination):
-                await self._renew_without_file(destination)
+        without_file = [
+            destination
+            for destination in sorted(self._unread - set(changes.stop))
+            if before.missing(destination) and seen.missing(destination)
+        ]
+        await _side_by_side(
+            *(self._end_gone(destination, GONE) for destination in changes.stop),
+            *(self._renew(destination) for destination in (*changes.reload, *changes.start)),
+            *(self._renew_without_file(destination) for destination in without_file),
+        )
         self._look_at_what_has_no_file(before, seen)
 
     async def _seen(self) -> DirectoryState:
@@ -317,6 +320,18 @@ class Scan:
             "configuration", REFUSED, destination=name, details={"change": alarm.alarm, "error": alarm.text}
         )
         return True
+
+
+async def _side_by_side(*works: Coroutine[Any, Any, None]) -> None:
+    """Carry out works about different destinations at once: one that ends slowly delays no other one.
+
+    Returns when all have ended. Raises the first error then.
+    """
+    running = [Deferred.fromCoroutine(work) for work in works]
+    results: list[tuple[bool, Any]] = await DeferredList(running, consumeErrors=True)
+    for well, result in results:
+        if not well:
+            result.raiseException()
 
 
 def texts_of(config: CanalConfig) -> dict[str, str]:

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from canal_ha.node.queues import LET_GO_S
 from canal_ha.wire.proto.canal_protocol_pb2 import MESSAGES, Messages, Packet
 from canal_ha.wire.proto.entry_protocol_pb2 import Entry, RowChange
 from lab import MySQL, Node, ZooKeeper, follow
@@ -223,3 +224,44 @@ def test_brokers_that_do_not_answer_are_a_problem_at_once_and_an_alarm_after_30_
         assert (name, "does not get the changes: the node waits for " in text) == ("queue", True)
         assert "queue.waiting" in node.log_file(database)
         until(lambda: "no broker can be reached" in alarms(node)[0][1], what="the reason", seconds=90)
+
+
+@pytest.mark.parametrize(
+    "clustered",
+    [
+        False,
+        pytest.param(True, marks=pytest.mark.nightly("a node without ZooKeeper; a member releases in the same way")),
+    ],
+    ids=["alone", "clustered"],
+)
+def test_destinations_of_a_broker_that_is_down_do_not_wait_for_each_other(
+    mysql: MySQL, zookeeper: ZooKeeper, database: str, clustered: bool
+) -> None:
+    """Each has a transaction that the broker does not answer, and waits LET_GO_S for it.
+
+    A change of canal.properties restarts all of them in little more than that time, and an orderly stop ends all. When
+    the broker is back, each topic has the row once.
+    """
+    names = [f"{database}_{number}" for number in range(6)]
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    settings = {name: follow(mysql, {**to_one_topic(database), "canal.mq.topic": name}) for name in names}
+    scanned = {"canal.auto.scan": "true", "canal.auto.scan.interval": "1", "canal.instance.memory.buffer.size": "1024"}
+    with Kafka() as kafka:
+        own = {**properties(kafka), **scanned}
+        with Node(settings, properties=own, zk_servers=zookeeper.hosts if clustered else "") as node:
+            until(lambda: all("queue.active" in node.log_file(name) for name in names), what="the queues")
+            kafka.stop()
+            mysql.execute(f"INSERT INTO {database}.t VALUES (1)")
+            time.sleep(2.0)  # until each flow has begun its transaction
+            main = node.conf / "canal.properties"
+            main.write_text(main.read_text().replace("buffer.size = 1024", "buffer.size = 512"))
+            begun = time.monotonic()
+            until(lambda: [each["buffer_size"] for each in node.status()["destinations"]] == [512] * 6, what="restarts")
+            assert time.monotonic() - begun < 3 * LET_GO_S
+            begun = time.monotonic()
+            node.stop()
+            assert time.monotonic() - begun < 2 * LET_GO_S
+            kafka.start()
+            node.start()
+            until(lambda: all(flat(kafka, name) for name in names), what="the row in all topics")
+            assert [len(flat(kafka, name)) for name in names] == [1] * 6
