@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from canal_ha.errors import OptionInvalid, SinkRefused
-from canal_ha.pipeline.description import read
+from canal_ha.pipeline.description import Description, read
+from canal_ha.pipeline.iceberg import committing
+from canal_ha.pipeline.iceberg.rewriting import FileRewrite
 from canal_ha.pipeline.targets import delta, delta_history, open_target
+from canal_ha.pipeline.targets.iceberg import IcebergTarget
+from canal_ha.pipeline.targets.target import PipelineTarget
 from tests.pipeline.driver import described
 from tests.pipeline.histories import History, shown
+from tests.pipeline.lake_writer import options as iceberg_options
 from tests.pipeline.made import Writer
 from tests.spark import entries as made
 
 
-def kept(directory: Path) -> list[tuple[Any, ...]]:
-    """Return the versions of s.t in Delta."""
-    return shown(DeltaTable(f"{directory}/delta/s/t").to_pyarrow_table().to_pylist())
+def opened(description: Description) -> PipelineTarget:
+    """Return a checked target."""
+    target = open_target(description)
+    target.check()
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A kind of table in a directory. deaths: where a process can die during a commit."""
+
+    kind: str
+    directory: Path
+    deaths: Sequence[tuple[Any, str]]
+
+    def target(self) -> PipelineTarget:
+        """Open the target, as a new process does."""
+        options = iceberg_options(self.directory / "lake") if self.kind == "iceberg" else {}
+        return opened(described(self.directory, {}, self.kind, "scd2", **options))
+
+    def versions(self) -> pa.Table:
+        """Return the rows of s.t."""
+        if self.kind == "delta":
+            return DeltaTable(f"{self.directory}/delta/s/t").to_pyarrow_table()
+        access = dict(iceberg_options(self.directory / "lake")["catalog"])
+        return load_catalog(access.pop("name"), **access).load_table(("s", "t")).scan().to_arrow()
+
+    def kept(self) -> list[tuple[Any, ...]]:
+        """Return the versions of s.t."""
+        return shown(self.versions().to_pylist())
+
+
+DEATHS = {
+    "delta": ((delta._TableCommit, "_properties"),),
+    "iceberg": ((FileRewrite, "commit"), (committing, "_commit"), (IcebergTarget, "_store")),
+}
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """Return each kind of table."""
+    return Lake(request.param, tmp_path, DEATHS[request.param])
 
 
 def write(writer: Writer, history: History, random: Random) -> None:
@@ -32,41 +80,42 @@ def write(writer: Writer, history: History, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_history_in_delta_equals_that_of_single_changes(tmp_path: Path, seed: int) -> None:
+def test_a_history_in_a_lake_equals_that_of_single_changes(lake: Lake, seed: int) -> None:
     """New keys, deletes, TRUNCATE, several changes of a key in a portion, snapshots, added and dropped columns."""
     random, history = Random(seed), History()
     history.grow(random, 60)
-    write(Writer(open_target(described(tmp_path, {}, "delta", "scd2"))), history, random)
-    assert kept(tmp_path) == history.shown()
+    write(Writer(lake.target()), history, random)
+    assert lake.kept() == history.shown()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_interrupted_portion_makes_no_version_twice(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_portion_makes_no_version_twice(lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process dies between the commits of a portion, which comes again and ends elsewhere."""
     random, history = Random(seed), History()
     history.grow(random, 50)
     left = [0]
-    properties = delta._TableCommit._properties
 
-    def dying(*arguments: Any) -> Any:
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        return properties(*arguments)
+    def dying(step: Any) -> Any:
+        def die_or_work(*arguments: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return step(*arguments)
 
-    monkeypatch.setattr(delta._TableCommit, "_properties", dying)
+        return die_or_work
+
+    for owner, name in lake.deaths:
+        monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
     deaths = 0
     while True:
         left[0] = random.randint(1, 8)
         try:
-            write(Writer(open_target(described(tmp_path, {}, "delta", "scd2"))), history, random)
+            write(Writer(lake.target()), history, random)
             break
         except KeyboardInterrupt:
             deaths += 1
     assert deaths
-    assert kept(tmp_path) == history.shown()
+    assert lake.kept() == history.shown()
 
 
 @pytest.mark.parametrize("statement", ["", "ALTER TABLE t ADD note VARCHAR(20)", "ALTER TABLE t DROP name"])
@@ -109,27 +158,101 @@ def test_a_crash_between_rows_with_other_columns_loses_none(
     last = writer()
     if last.progress.last.offset < 7:
         last.commit(*entries, offset=7)
-    found = [(each[0], each[-1]) for each in kept(tmp_path)]
+    found = [(each[0], each[-1]) for each in Lake("delta", tmp_path, ()).kept()]
     assert found == [(1, True), (2, False), (2, True), (3, True), (4, True), (5, True)]
 
 
-def test_a_column_with_a_name_of_the_history_is_refused(tmp_path: Path) -> None:
+def test_a_column_with_a_name_of_the_history_is_refused(lake: Lake) -> None:
     """It can be renamed."""
-    writer = Writer(open_target(described(tmp_path, {}, "delta", "scd2")))
+    writer = Writer(lake.target())
     columns = (made.ID, ("VALID_TO", "varchar(20)", 12, False))
     with pytest.raises(SinkRefused, match="rename it with a transform"):
         writer.commit(made.rows(1, "INSERT", [(None, {"id": "1", "VALID_TO": "x"})], columns), offset=1)
 
 
-def test_a_mirror_does_not_become_a_history(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("delta", "was not written with mode: scd2"), ("iceberg", r"canal\.mode is 'mirror', not 'scd2'")],
+)
+def test_a_mirror_does_not_become_a_history(tmp_path: Path, kind: str, says: str) -> None:
     """Its rows have no times."""
-    Writer(open_target(described(tmp_path, {}, "delta"))).commit(made.insert(1, 1), offset=1)
-    writer = Writer(open_target(described(tmp_path, {}, "delta", "scd2")))
-    with pytest.raises(SinkRefused, match="was not written with mode: scd2"):
+    options = iceberg_options(tmp_path / "lake") if kind == "iceberg" else {}
+    Writer(opened(described(tmp_path, {}, kind, **options))).commit(made.insert(1, 1), offset=1)
+    writer = Writer(opened(described(tmp_path, {}, kind, "scd2", **options)))
+    with pytest.raises(SinkRefused, match=says):
         writer.commit(made.insert(2, 2), offset=2)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "iceberg", "kafka", "http"])
+def test_columns_of_a_history_are_renamed_widened_and_kept(lake: Lake) -> None:
+    """In all versions. A dropped column keeps its values in older versions."""
+    number: made.ColumnSpec = ("n", "int(11)", 4, False)
+    wide: made.ColumnSpec = ("n", "bigint(20)", -5, False)
+    title: made.ColumnSpec = ("title", "varchar(20)", 12, False)
+
+    def row(offset: int, key: int, image: dict[str, str], *columns: made.ColumnSpec) -> bytes:
+        return made.rows(offset, "INSERT", [(None, {"id": str(key), **image})], (made.ID, *columns))
+
+    writer = Writer(lake.target())
+    writer.commit(row(1, 1, {"name": "a", "n": "1"}, made.NAME, number), offset=1)
+    writer.commit(
+        made.ddl(2, "ALTER TABLE t RENAME COLUMN name TO title"),
+        row(3, 1, {"title": "b", "n": "2"}, title, number),
+        made.ddl(4, "ALTER TABLE t MODIFY n BIGINT"),
+        row(5, 2, {"title": "c", "n": str(1 << 40)}, title, wide),
+        made.ddl(6, "ALTER TABLE t DROP n"),
+        row(7, 2, {"title": "d"}, title),
+        offset=7,
+    )
+    found = lake.versions().sort_by("valid_position").to_pylist()
+    assert [(each["id"], each["title"], each["n"], each["is_current"]) for each in found] == [
+        (1, "a", 1, False),
+        (1, "b", 2, True),
+        (2, "c", 1 << 40, False),
+        (2, "d", None, True),
+    ]
+
+
+def test_versions_with_null_in_the_key_are_found(lake: Lake) -> None:
+    """Of a table whose key the pipeline's file gives."""
+    columns = (made.ID, ("part", "varchar(20)", 12, True), made.NAME)
+
+    def change(offset: int, part: str | None, name: str) -> bytes:
+        image = {"id": "1", "part": part, "name": name}
+        return made.rows(offset, "INSERT", [(None, image)], columns)
+
+    writer = Writer(lake.target())
+    writer.commit(change(1, None, "a"), change(2, "x", "b"), offset=2)
+    writer.commit(change(3, None, "c"), offset=3)
+    found = lake.versions().sort_by("valid_position").to_pylist()
+    assert [(each["part"], each["name"], each["is_current"]) for each in found] == [
+        (None, "a", False),
+        ("x", "b", True),
+        (None, "c", True),
+    ]
+
+
+def test_files_without_a_changed_version_are_not_written_again(tmp_path: Path) -> None:
+    """In Iceberg: a change writes the files again that have the current version of its key."""
+    lake = Lake("iceberg", tmp_path, ())
+    writer = Writer(lake.target())
+    for number in range(1, 6):
+        writer.commit(made.insert(number, number), offset=number)
+
+    def files() -> set[str]:
+        access = dict(iceberg_options(tmp_path / "lake")["catalog"])
+        table = load_catalog(access.pop("name"), **access).load_table(("s", "t"))
+        return {task.file.file_path for task in table.scan().plan_files()}
+
+    before = files()
+    writer.commit(made.insert(6, 2), offset=6)
+    assert len(before & files()) == 4
+    writer.commit(made.rows(7, "DELETE", [({"id": "2", "name": "x"}, None)]), offset=7)
+    before = files()
+    writer.commit(made.insert(8, 2), offset=8)  # the file of its ended versions stays
+    assert (len(before), len(before - files())) == (5, 0)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "kafka", "http"])
 def test_other_targets_refuse_histories_with_line_and_key(kind: str) -> None:
     """Before anything starts."""
     text = f"name: a\nsource: {{servers: 'a:1', destination: d}}\ntarget:\n  type: {kind}\n  mode: scd2\n"

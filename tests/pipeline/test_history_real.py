@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
@@ -20,6 +21,7 @@ from lab import MariaDB, MySQL, Node, follow
 from lab.postgresql import PostgreSQL
 from tests.pipeline.copies import text
 from tests.pipeline.driver import Pipeline, described, run_once
+from tests.pipeline.lake_writer import options as iceberg_options
 from tests.pipeline.sql_copies import SqlCopies
 from tests.pipeline.test_engine import create, source, writing
 
@@ -88,6 +90,17 @@ def copied(kind: str, database: str, directory: Path) -> Iterator[tuple[str, dic
 
         yield "delta", {}, lake
         return
+    if kind == "iceberg":
+        options = iceberg_options(directory / "lake")
+
+        def iceberg() -> list[dict[str, Any]]:
+            access = dict(options["catalog"])
+            table = load_catalog(access.pop("name"), **access).load_table((database, "a")).scan().to_arrow()
+            rows: list[dict[str, Any]] = table.sort_by("valid_position").to_pylist()
+            return rows
+
+        yield "iceberg", options, iceberg
+        return
     with SERVERS[kind]() as server:
         copies = SqlCopies(server, database)
         yield copies.kind, copies.options(), lambda: copies.rows("a", order="valid_position")
@@ -118,7 +131,7 @@ def test_a_history_equals_that_of_the_binlog_after_two_kills(mysql: MySQL, datab
 
 
 @pytest.mark.nightly("test_a_history_equals_that_of_the_binlog_after_two_kills")
-@pytest.mark.parametrize("kind", ["delta", *SERVERS])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", *SERVERS])
 def test_a_history_equals_that_of_the_binlog_after_twenty_kills(
     kind: str, mysql: MySQL, database: str, tmp_path: Path
 ) -> None:

@@ -429,7 +429,7 @@ def test_a_catalog_that_cannot_be_opened(tmp_path: Path, catalog: dict[str, str]
 
 def test_the_mode_events_is_refused(tmp_path: Path) -> None:
     """Iceberg tables have no events."""
-    with pytest.raises(SinkRefused, match="mirror or changelog, not events"):
+    with pytest.raises(SinkRefused, match="mirror, scd2 or changelog, not events"):
         opened(tmp_path, "events")
 
 

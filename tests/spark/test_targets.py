@@ -22,6 +22,7 @@ from tests.pipeline.lake_writer import options as catalog
 from tests.pipeline.receiver import Receiver
 from tests.pipeline.sql_copies import SqlCopies
 from tests.pipeline.test_engine import create, selected, source, writing
+from tests.pipeline.test_history_real import logged, shown
 from tests.pipeline.test_lake_real import replayed
 from tests.spark.archive import jvm_options
 from tests.spark.running import Driver
@@ -152,6 +153,8 @@ def place(kind: str, mode: str, database: str, directory: Path, kafka: Kafka | N
         ("parquet", "changelog"),
         ("iceberg", "mirror"),
         ("iceberg", "changelog"),
+        ("delta", "scd2"),
+        ("iceberg", "scd2"),
         ("mysql", "mirror"),
         ("mysql", "changelog"),
         ("postgresql", "mirror"),
@@ -182,19 +185,31 @@ def test_each_target_and_mode_on_spark(
         pipeline.run(spark, described, once=True)
         if mode == "mirror":
             assert there.rows("t") == [{"id": 2, "v": 3}]
+        elif mode == "scd2":
+            versions = sorted(there.rows("t"), key=lambda row: row["valid_position"])
+            found = [(row["id"], row["v"], row["is_current"], row["valid_to"] is None) for row in versions]
+            assert found == [(1, 1, False, False), (2, 2, False, False), (2, 3, True, True)]
         else:
             assert there.operations() == ["c", "c", "d", "u"]
 
 
 @pytest.mark.nightly("test_commits.py: tasks that come again; tests/pipeline: targets of killed pipelines")
 @pytest.mark.parametrize(
-    ("kind", "mode"), [("delta", "changelog"), ("iceberg", "mirror"), ("mysql", "mirror"), ("postgresql", "mirror")]
+    ("kind", "mode"),
+    [
+        ("delta", "changelog"),
+        ("iceberg", "mirror"),
+        ("iceberg", "scd2"),
+        ("mysql", "mirror"),
+        ("postgresql", "mirror"),
+    ],
 )
 def test_targets_equal_the_source_whatever_moment_the_driver_is_killed_at(
     kind: str, mode: str, mysql: MySQL, database: str, tmp_path: Path
 ) -> None:
     """With its executors, five times, while rows are written. Mirrors begin with a snapshot."""
     random, name = Random(len(kind)), create(mysql, database)
+    begin = mysql.position()
     with (
         place(kind, mode, database, tmp_path, None, mysql) as there,
         Node({database: follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node,
@@ -210,6 +225,11 @@ def test_targets_equal_the_source_whatever_moment_the_driver_is_killed_at(
                     time.sleep(random.uniform(8, 20))
         with Driver(file, once=True, log=log) as driver:
             assert driver.wait(300) == 0, driver.tail()
+        if mode == "scd2":
+            versions = shown(sorted(there.rows("a"), key=lambda row: row["valid_position"]))
+            assert versions
+            assert versions == logged(mysql, name, begin)
+            return
         if mode == "changelog":
             assert replayed(there.rows("a")) == selected(mysql, name)
             return

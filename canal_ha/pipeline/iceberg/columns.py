@@ -56,6 +56,7 @@ class ColumnChanges:
     transaction: of the table.
     name: schema.table, for messages.
     evolve: the policy. `ignore` keeps the columns that the table has.
+    renames: whether columns that the source renames are renamed here; else they stay, and new ones are added.
     drops: whether columns that the source drops are dropped here.
     defaults: by name: the value that existing rows get, other than NULL.
     """
@@ -63,6 +64,7 @@ class ColumnChanges:
     transaction: Transaction
     name: str
     evolve: Evolve
+    renames: bool
     drops: bool
     defaults: dict[str, Any] = field(default_factory=dict)
 
@@ -142,7 +144,7 @@ class ColumnChanges:
 
     def _rename(self, old: str, new: str, sql: str) -> None:
         found = self._find(old)
-        if not self.drops or found is None or found.name == new:
+        if not self.renames or found is None or found.name == new:
             return
         if not self._may(f"has renamed the column {old} to {new}", sql):
             return
@@ -170,7 +172,7 @@ class ColumnChanges:
         except (ValidationError, ResolveError) as error:
             way = (
                 "drop the Iceberg table, and read the table again with a snapshot"
-                if self.drops
+                if self.renames
                 else "rename this column of the Iceberg table, and start the pipeline again: it adds a new one"
             )
             raise SinkRefused(

@@ -11,8 +11,10 @@ from pyiceberg.table import Table, Transaction
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.history import TO, RowVersions, versions
 from canal_ha.pipeline.iceberg.columns import ColumnChanges, fitted
 from canal_ha.pipeline.iceberg.rewriting import FileRewrite
+from canal_ha.pipeline.iceberg.versioning import VersionUpdate
 from canal_ha.pipeline.latest import LatestChanges, latest
 
 _META = pa.schema(META)
@@ -46,7 +48,7 @@ class TableCommit:
         found = self.found or self.create(pa.schema([*own[-1], *META]))
         transaction = found.transaction()
         bare = len(found.schema().fields) == len(META)  # its only changes are statements
-        columns = self._columns(transaction, fresh=bare or found.current_snapshot() is None, drops=False)
+        columns = self._columns(transaction, fresh=bare or found.current_snapshot() is None)
         for schema in own:
             columns.take(schema)
         files = FileRewrite(transaction, found.io, self._name)
@@ -68,6 +70,21 @@ class TableCommit:
             self._take_over(found, transaction, each, self.summary if each is changes[-1] else {})
             _commit(transaction)
 
+    def history(self, batches: Sequence[TableBatch]) -> None:
+        """Take over versions of rows. All snapshots of the portion are one commit. Raises SinkRefused."""
+        changes = versions(batches, self.description.keys)
+        fields = next((each.fields for each in changes if each.fields is not None), None)
+        if self.found is None and fields is None:
+            return  # the table is created with its first version
+        found = self.found or self.create(pa.schema(fields))
+        transaction = found.transaction()
+        fresh = found.current_snapshot() is None
+        for each in changes:
+            if not fresh or each.fields is not None:
+                self._keep(found, transaction, each, self.summary if each is changes[-1] else {}, fresh=fresh)
+                fresh = False
+        _commit(transaction)
+
     @property
     def _name(self) -> str:
         return f"{self.schema}.{self.table}"
@@ -76,7 +93,7 @@ class TableCommit:
         self, found: Table, transaction: Transaction, changes: LatestChanges, summary: dict[str, str]
     ) -> None:
         snapshot = found.current_snapshot()
-        columns = self._columns(transaction, fresh=snapshot is None, drops=True)
+        columns = self._columns(transaction, fresh=snapshot is None, renames=True, drops=True)
         if snapshot is not None:
             columns.follow(changes.statements, self.schema, self.table)
         rows = snapshot.summary["total-records"] if snapshot is not None and snapshot.summary else "0"
@@ -86,16 +103,41 @@ class TableCommit:
         if changes.emptied:
             files.remove_all()
         else:
-            key = pa.schema([self._key_column(wanted, name) for name in changes.keys])
+            key = self._key_columns(wanted, changes.keys)
             keys = [fitted(each, key, self._name) for each in (changes.deletes, changes.upserts)]
             files.remove(pa.concat_tables(keys), columns.defaults)
         files.add(fitted(changes.upserts, wanted, self._name))
         files.commit(summary)
 
-    def _columns(self, transaction: Transaction, *, fresh: bool, drops: bool) -> ColumnChanges:
+    def _keep(
+        self, found: Table, transaction: Transaction, changes: RowVersions, summary: dict[str, str], *, fresh: bool
+    ) -> None:
+        """Stage the snapshot of one stretch. Columns that the source drops stay: older versions have values in them."""
+        columns = self._columns(transaction, fresh=fresh, renames=True)
+        if not fresh:
+            columns.follow(changes.statements, self.schema, self.table)
+        columns.take(pa.schema(changes.fields or []))
+        wanted = columns.arrow
+        key = self._key_columns(wanted, changes.keys)
+        names = {name.lower() for name in changes.read.schema.names}
+        read = fitted(changes.read, pa.schema([each for each in wanted if each.name.lower() in names]), self._name)
+        ends = fitted(changes.ends, pa.schema([*key, wanted.field(TO)]), self._name)
+        update = VersionUpdate(changes.ended_at, key.names, ends, read)
+        files = FileRewrite(transaction, found.io, self._name)
+        files.update(update, columns.defaults)
+        for rows in (update.fresh, changes.begun):
+            files.add(fitted(rows, wanted, self._name))
+        files.commit(summary)
+
+    def _columns(
+        self, transaction: Transaction, *, fresh: bool, renames: bool = False, drops: bool = False
+    ) -> ColumnChanges:
         """Return the columns of the table. fresh: it has had no row, so its first ones decide."""
         policy = "evolve" if fresh else self.description.target.evolve
-        return ColumnChanges(transaction, self._name, policy, drops)
+        return ColumnChanges(transaction, self._name, policy, renames, drops)
+
+    def _key_columns(self, columns: pa.Schema, names: Sequence[str]) -> pa.Schema:
+        return pa.schema([self._key_column(columns, name) for name in names])
 
     def _key_column(self, columns: pa.Schema, name: str) -> pa.Field:
         for column in columns:

@@ -1,4 +1,4 @@
-"""Copy on write: removes rows by key from the data files that have them, and adds rows, in one snapshot.
+"""Copy on write: removes or changes rows by key in the data files that have them, and adds rows, in one snapshot.
 
 pyiceberg's own `delete` and `upsert` take a filter of all keys, and need several snapshots. With 10,000 changed keys
 that takes many times as long, and with a key of two columns minutes. pyiceberg writes no delete files.
@@ -19,9 +19,11 @@ from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Transaction
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import BooleanType, PrimitiveType
 
+from canal_ha.pipeline.history import CURRENT
 from canal_ha.pipeline.iceberg.columns import arrow_schema, filled, fitted
+from canal_ha.pipeline.iceberg.versioning import VersionUpdate
 
 _HELD_BYTES = 256 << 20  # of rows that wait to be written to files
 _AT = "__row"
@@ -69,6 +71,20 @@ class FileRewrite:
             self._removed.append(task.file)
             self.add(filled(rows, defaults))
 
+    def update(self, versions: VersionUpdate, defaults: dict[str, Any]) -> None:
+        """Change versions of rows.
+
+        versions: what changes.
+        defaults: values of added columns, which all rows get; then all files are written again.
+        """
+        fields = {each.name: each for each in self._metadata.schema().fields}
+        looked_at = Schema(*(fields[name] for name in versions.columns))
+        for task in self._tasks():
+            if defaults or self._has_versions(task, versions, looked_at):
+                rows = fitted(self._read(task, self._metadata.schema()), self._wanted, self._name)
+                self._removed.append(task.file)
+                self.add(versions.applied(filled(rows, defaults)))
+
     def add(self, rows: pa.Table) -> None:
         """Add rows with the table's columns."""
         if len(rows):
@@ -92,6 +108,19 @@ class FileRewrite:
     def _read(self, task: FileScanTask, columns: Schema) -> pa.Table:
         return ArrowScan(self._metadata, self._io, columns, AlwaysTrue()).to_table([task])
 
+    def _has_versions(self, task: FileScanTask, versions: VersionUpdate, looked_at: Schema) -> bool:
+        """Return whether a row of a file changes. looked_at: the columns that tell it."""
+        highest = (task.file.upper_bounds or {}).get(looked_at.find_field(CURRENT).field_id)
+        if highest is not None and not from_bytes(BooleanType(), highest):
+            return False
+        keys = versions.keys
+        if keys is not None:
+            own = Schema(*(each for each in looked_at.fields if each.name in keys.schema.names))
+            if not len(self._candidates(task.file, keys, own)):
+                return False
+        wanted = pa.schema([self._wanted.field(each.name) for each in looked_at.fields])
+        return versions.changes(fitted(self._read(task, looked_at), wanted, self._name))
+
     def _matches(self, task: FileScanTask, keys: pa.Table, own: Schema) -> list[int]:
         """Return the numbers of the rows of a file that have one of the keys."""
         candidates = self._candidates(task.file, keys, own)
@@ -112,7 +141,8 @@ class FileRewrite:
                 continue
             least, most = (pa.scalar(from_bytes(plain, each), kind) for each in (low, high))
             values = keys.column(column.name)
-            keys = keys.filter(pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most)))
+            between = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most))
+            keys = keys.filter(pc.fill_null(between, True))  # bounds do not tell whether a file has NULL
         return keys
 
     def _write(self) -> None:

@@ -1,8 +1,9 @@
 """Iceberg through pyiceberg: one Iceberg table per source table, in any catalog that pyiceberg's load_catalog opens.
 
-A changelog appends every change. A mirror removes and adds rows by key, copy on write. Each commit of a table has the
-portion's progress in its snapshot. The target's progress is stored last, in the properties of a table of its own. No
-commit is repeated onto the commit of another process: it fails, and the flow reads the progress again.
+A changelog appends every change. A mirror removes and adds rows by key, and a history ends and begins versions, copy on
+write. Each commit of a table has the portion's progress in its snapshot. The target's progress is stored last, in the
+properties of a table of its own. No commit is repeated onto the commit of another process: it fails, and the flow reads
+the progress again.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ _FAILURES = (
 def open_target(description: Description) -> IcebergTarget:
     """Return the target of a pipeline. Raises SinkRefused and TargetUnavailable."""
     mode = description.target.mode
-    if mode not in ("mirror", "changelog"):
-        raise SinkRefused(f"{description.file}: a target of type iceberg has the mode mirror or changelog, not {mode}")
+    if mode == "events":
+        raise SinkRefused(
+            f"{description.file}: a target of type iceberg has the mode mirror, scd2 or changelog, not {mode}"
+        )
     return IcebergTarget(description)
 
 
@@ -142,13 +145,19 @@ class IcebergTarget:
         if reached is not None and known is not None:
             batches = [left for each in batches if (left := behind(each, known)).rows.num_rows]
             after = later(reached, after)
-        usual = {"write.target-file-size-bytes": str(_FILE_BYTES)} if self._mode == "mirror" else {}
+        usual = {"write.target-file-size-bytes": str(_FILE_BYTES)} if self._mode in ("mirror", "scd2") else {}
 
         def create(columns: pa.Schema) -> Table:
             return self._create(identifier, columns, {**usual, **self._properties, **own})
 
         commit = TableCommit(self._description, schema, table, found, create, {key: after.to_json()})
-        (commit.mirror if self._mode == "mirror" else commit.append)(batches)
+        match self._mode:
+            case "mirror":
+                commit.mirror(batches)
+            case "scd2":
+                commit.history(batches)
+            case _:
+                commit.append(batches)
 
     def _load(self, identifier: Identifier, own: dict[str, str], source: str) -> Table | None:
         """Return a table; None if it does not exist. Raises SinkRefused for one of another source or mode."""
