@@ -129,7 +129,14 @@ def start(
     once: stop when every change written before the start is read.
     source: the data source; tests pass one that observes steps.
     wrote: called with the number of a micro-batch and of its rows, if tasks have written them.
+    Raises OptionInvalid, also for a session of Spark Connect.
     """
+    if not isinstance(spark, SparkSession):  # a session of Connect has another class
+        raise OptionInvalid(
+            f"{pipeline.file}: a pipeline cannot run in a session of Spark Connect: it reads Spark's checkpoint through"
+            " the JVM of its driver. Run `canal-ha pipeline run` or spark-submit where the driver is, or read the"
+            ' stream with spark.readStream.format("canal") and write it with a sink of Spark'
+        )
     spark.dataSource.register(source)
     options = pipeline.options
     reader = spark.readStream.format("canal")
@@ -321,7 +328,7 @@ def run(
     once: stop when every change written before the start is in the sinks.
     source: the data source; tests pass one that observes steps.
     display: shows the progress; None: on standard error.
-    Raises PipelineFailed.
+    Raises OptionInvalid and PipelineFailed.
     """
     shown = display or Display(pipeline.name)
     query = start(spark, pipeline, once=once, source=source, wrote=shown.wrote)
