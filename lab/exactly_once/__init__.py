@@ -1,0 +1,1 @@
+"""Kills pipelines, nodes and target servers while rows are written, and compares targets with the source."""

@@ -1,0 +1,44 @@
+"""The command that kills pipelines, nodes and target servers: its verdict, and a short run on real parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.exactly_once.__main__ import main
+from lab.exactly_once.changes import Change, judged
+
+WANTED = [Change("insert", 1, 1), Change("insert", 2, 2), Change("update", 1, 3), Change("delete", 1, 3)]
+
+
+def test_changes_in_the_order_of_their_keys_are_well() -> None:
+    """Keys may overtake each other, as in the partitions of Kafka."""
+    verdict = judged("kafka", "node", 1, WANTED, [WANTED[1], WANTED[0], *WANTED[2:]])
+    assert verdict.well
+    assert verdict.rows == 4
+
+
+@pytest.mark.parametrize(
+    ("found", "numbers"),
+    [
+        (WANTED[:3], (1, 0, 0)),
+        ([*WANTED, WANTED[3]], (0, 1, 0)),
+        ([WANTED[0], WANTED[1], Change("update", 1, 4), WANTED[3]], (1, 1, 0)),
+        ([WANTED[0], WANTED[1], WANTED[3], WANTED[2]], (0, 0, 1)),
+    ],
+    ids=["lost", "doubled", "another value", "another order"],
+)
+def test_other_changes_are_not(found: list[Change], numbers: tuple[int, int, int]) -> None:
+    """The verdict counts them."""
+    verdict = judged("kafka", "node", 1, WANTED, found)
+    assert (verdict.lost, verdict.doubled, verdict.disordered) == numbers
+    assert not verdict.well
+
+
+@pytest.mark.real
+@pytest.mark.nightly("the tests of each target in tests/pipeline, which kill pipelines and servers")
+def test_every_target_has_each_change_once_after_kills(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of each victim, at random moments; databases, Kafka and the HTTP server are killed, too."""
+    code = main(["--kills", "1"])
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert len(printed.splitlines()) == 1 + 3 * 2 + 5 * 3
