@@ -213,6 +213,7 @@ def test_libraries_are_heard_from_warnings_on(tmp_path: Path) -> None:
     """Warnings and errors of kazoo and Twisted reach canal.log with tracebacks; their info lines do not."""
     from twisted.logger import Logger
 
+    logging.getLogger("kazoo").setLevel(logging.NOTSET)  # a command that ran in this process may have silenced it
     logs.setup(tmp_path, console=False)
     logging.getLogger("kazoo.client").info("chatter")
     logging.getLogger("kazoo.client").warning("lost %s", "it")

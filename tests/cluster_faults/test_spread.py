@@ -38,21 +38,21 @@ def test_twelve_destinations_spread_over_three_nodes_and_over_two(
         # a machine under load starts processes seconds apart; the link lets them reach ZooKeeper at once
         until(lambda: link.connections >= len(nodes), what="their connections")
         link.heal()
-        spread = settled(nodes)
-        print(f"spread over three: {spread}")
-        assert all(3 <= count <= 5 for count in spread)
+        print(f"spread over three: {settled(nodes, 3, 5)}")
         nodes[0].kill()
-        spread = settled(nodes[1:])
-        print(f"spread over two: {spread}")
-        assert all(5 <= count <= 7 for count in spread)
+        print(f"spread over two: {settled(nodes[1:], 5, 7)}")
 
 
-def settled(nodes: list[Node]) -> list[int]:
-    """Wait until all destinations run, and return how many each node runs."""
+def settled(nodes: list[Node], least: int, most: int) -> list[int]:
+    """Wait until all destinations run, so many on each node, and return the numbers.
+
+    On a busy machine a node can be late to the race, and runs its share after canal.cluster.rebalance.delay.
+    """
 
     def counts() -> list[int] | None:
         running = [node.running() for node in nodes]
         found = [len(names) for names in running]
-        return found if sum(found) == len(DESTINATIONS) == len(frozenset().union(*running)) else None
+        even = all(least <= count <= most for count in found)
+        return found if even and sum(found) == len(DESTINATIONS) == len(frozenset().union(*running)) else None
 
-    return until(counts, seconds=40.0, what="all destinations' running")
+    return until(counts, seconds=40.0, what=f"{least} to {most} destinations on each node")

@@ -106,7 +106,7 @@ class Reader:
         """Run the command that the error names. The node stops for it, because its files hold the cursors."""
         command = str(problem).partition("`canal-ha ")[2].partition("`")[0].replace("DIR", str(self.node.conf))
         self.node.stop()
-        subprocess.run([PROGRAM, *command.split()], check=True, capture_output=True)
+        subprocess.run([PROGRAM, *command.split(), "--yes"], check=True, capture_output=True)
         self.node.start()
 
     def stop(self) -> None:
