@@ -20,7 +20,7 @@ names=() budgets=() seconds=() results=() summaries=()
 started=() # the steps that run beside others
 failed=0
 outputs=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$outputs"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$outputs"' EXIT
 
 is_wanted() { [[ $1 == install || $wanted == "  " || $wanted == *" $1 "* ]]; }
 
@@ -52,7 +52,7 @@ beside() {
     # --default-signal: bash lets background jobs ignore Ctrl-C, and tests that send it would wait forever
     # shellcheck disable=SC2016 # the inner shell expands these
     nice -n 15 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
-        bash -c '"${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
+        bash -c 'trap : TERM; "${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
 }
 
 # join: waits for the steps that run beside others, and prints and records them.
@@ -72,7 +72,7 @@ join() {
 # record NAME BUDGET-MINUTES EXIT-CODE SECONDS: adds a line to the final table.
 record() {
     local name=$1 budget=$2 code=$3 outcome=passed
-    if ((code == 124 || code == 137)); then
+    if ((code == 124 || code == 137 || code == 143)); then
         outcome="HANGS"
     elif ((code)); then
         outcome="FAILED ($code)"
