@@ -107,6 +107,7 @@ class Scan:
         try:
             await self._look()
         except Exception as error:
+            self._done = None
             broken = repr(error)
             if broken != self._broken:
                 LOG.exception("scan.broken", error=broken)

@@ -30,6 +30,7 @@ class Hosted:
         self.configured: dict[str, InstanceConfig] = {}
         self.log: list[tuple[str, str]] = []
         self.broken: set[str] = set()  # destinations whose begin fails
+        self.stuck: set[str] = set()  # destinations whose next end fails
         config = load_usable(conf, (), {})
         self.configured.update((each.destination, each) for each in config.destinations)
         self.applied: list[CanalConfig] = []
@@ -49,6 +50,9 @@ class Hosted:
     async def end(self, destination: str) -> None:
         self.configured.pop(destination, None)
         self.log.append(("end", destination))
+        if destination in self.stuck:
+            self.stuck.remove(destination)
+            raise RuntimeError("no end")
 
     def write(self, destination: str, text: str) -> Path:
         path = self.conf / destination / "instance.properties"
@@ -91,6 +95,15 @@ def test_an_error_that_nobody_foresaw_keeps_the_others_from_nothing(hosted: Host
     hosted.broken.clear()
     until(lambda: not hosted.alarms(), what="the attempt that succeeds")
     assert set(hosted.configured) == {"a", "b"}
+
+
+def test_a_destination_whose_end_failed_begins_again(hosted: Hosted) -> None:
+    """Nothing changes in the files afterwards."""
+    path = hosted.write("a", ADDRESS)
+    until(lambda: hosted.log == [("begin", "a")], what="the begin")
+    hosted.stuck.add("a")
+    path.write_text(ADDRESS + "canal.instance.filter.regex = shop\\\\..*\n")
+    until(lambda: hosted.log[1:] == [("end", "a"), ("begin", "a")], what="the second begin")
 
 
 def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None:
