@@ -80,6 +80,8 @@ class CursorNodes:
         if parent is None or self._znodes.get(tree.running(destination)) is not None:
             raise MetaWriteFailed(f"a node claims {destination} just now: run the command again")
         below = list(_below(self._znodes, tree.client(destination, client_id)))
+        if tree.client_running(destination, client_id) in below:
+            raise MetaWriteFailed(f"a program uses client id {client_id} of {destination} just now: stop it first")
         try:
             self._znodes.transaction([Check(tree.destination(destination), parent.version), *map(Delete, below)])
         except TransactionRefused as refused:

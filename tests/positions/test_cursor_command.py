@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
-from canal_ha.errors import CanalError
+from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.errors import CanalError, MetaWriteFailed
 from canal_ha.meta.files import meta_text
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
@@ -195,11 +196,16 @@ def test_a_client_id_is_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database
 
 @pytest.mark.real
 def test_a_client_id_in_use_is_not_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database: str) -> None:
-    """ZooKeeper names the process that is active."""
+    """ZooKeeper names the process that is active, also while no node runs. One that begins meanwhile counts too."""
     hosts = f"{zookeeper.hosts}/{database}"
     with (
-        Node({"example": follow(mysql)}, zk_servers=hosts, wait_for=["example"]),
+        Node({"example": follow(mysql)}, zk_servers=hosts, wait_for=["example"]) as node,
         ClusterConnector(hosts, "example", filter=r".*\\..*"),
     ):
-        code, text = cursor("delete", "--destination", "example", "--zk", hosts, *ID, "--yes")
-        assert (code, "client 1001 of example is in use by" in text) == (1, True), text
+        for stopped in (False, True):
+            if stopped:
+                node.stop()
+            code, text = cursor("delete", "--destination", "example", "--zk", hosts, *ID, "--yes")
+            assert (code, "client 1001 of example is in use by" in text) == (1, True), text
+        with BlockingZnodes(hosts) as znodes, pytest.raises(MetaWriteFailed, match="stop it first"):
+            CursorNodes(znodes).delete("example", 1001)
