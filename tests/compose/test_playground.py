@@ -54,7 +54,9 @@ def has(lines: list[str], pattern: str) -> bool:
     return any(re.search(pattern, line) for line in list(lines))
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly("the same with SIGINT"))]
+)
 def test_the_playground_prints_changed_rows_and_ends_everything_on_ctrl_c(tmp_path: Path, end: signal.Signals) -> None:
     """The client prints a change of each kind, the page answers; afterwards no port listens and no file is left."""
     with playground(tmp_path) as (process, lines):
