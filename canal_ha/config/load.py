@@ -168,6 +168,35 @@ def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> DecodingKe
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DestinationStorage:
+    """Where a node keeps what it knows of a destination, apart from ZooKeeper.
+
+    data_dir: directory of <destination>/meta.dat.
+    history_dir: directory of the table history in a file.
+    history_url: of the table history in MySQL; may hold a password; "" if it is not there.
+    """
+
+    data_dir: Path
+    history_dir: Path
+    history_url: str
+
+
+def load_storage(
+    config: CanalConfig, destination: str, environ: Mapping[str, str], file: Path | None = None
+) -> DestinationStorage:
+    """Return where a node keeps a destination, which need not be configured.
+
+    config: the node's configuration. canal.properties is not read: its settings are `config.main`.
+    destination: its name.
+    environ: the process environment.
+    file: with settings of the destination; None: those of the node alone count.
+    Raises ConfigError.
+    """
+    files = _ConfigFiles(config.main_file, config.main, config.sets, environ, config.given)
+    return files.storage(destination, read(file) if file else {})
+
+
 def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
     """Read the state of the files that a scan watches, for `scan.compare`.
 
@@ -480,6 +509,17 @@ class _ConfigFiles:
             if stamp is None:
                 raise FileMissing(str(where), error.key, error.expected) from error
             raise FileUnusable(str(where), f"is empty and {error.key} is set nowhere else", key=error.key) from error
+
+    def storage(self, destination: str, own: Mapping[str, Setting]) -> DestinationStorage:
+        """Return where a destination is kept. own: the settings of its file. Raises ConfigError."""
+        name = {"canal.instance.destination": Setting(destination, str(self.main_file))}
+        layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)), self._environ)
+        reader = _LayeredValues(layers, str(self.main_file))
+        return DestinationStorage(
+            data_dir=self.path(reader.get(keys.DATA_DIR)),
+            history_dir=self.path(reader.get(keys.TSDB_DIR)),
+            history_url=_tsdb_url(reader) if reader.get(keys.TSDB) else "",
+        )
 
     def _instance(
         self, reader: _LayeredValues, destination: str, cursor_place: CursorPlace, template: str

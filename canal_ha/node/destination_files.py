@@ -7,7 +7,6 @@ refuse is refused before it is written. One request at a time changes files.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,28 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from canal_ha import private_files
+from canal_ha import logs, private_files
 from canal_ha.admin.additions import DestinationAdded, DestinationRemoved
 from canal_ha.cluster.destination_holders import DestinationHolders
 from canal_ha.config import keys, kinds
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.destination_list import names_in, with_names
 from canal_ha.config.load import INSTANCE_FILE, load_instance
-from canal_ha.config.model import CanalConfig, InstanceConfig
+from canal_ha.config.model import CanalConfig
 from canal_ha.errors import ConfigError, PlacementRefused
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import check_filter
+from canal_ha.node.stored_files import (
+    REMOVED_FILE,
+    StoredDestination,
+    delete,
+    refuse_what_cannot_be_deleted,
+    stored,
+)
 
 T = TypeVar("T")
 
 LOOK_S = 0.2
-REMOVED_SUFFIX = ".removed"
-"""Of the file of a destination that was removed and not purged."""
-_OWN_FILES = (INSTANCE_FILE, INSTANCE_FILE + REMOVED_SUFFIX, "meta.dat", "paused")
 
 
 class NodeFiles:
@@ -121,6 +124,10 @@ class NodeFiles:
             ) from None
         if "," in destination or destination.startswith(".") or destination.lower() == "spring":
             raise PlacementRefused(f"a destination cannot be called {destination}: the node skips such a directory")
+        if destination in logs.OF_THE_NODE:
+            raise PlacementRefused(f"a destination cannot be called {destination}: the node has logs of its own there")
+        if "${" in destination:
+            raise PlacementRefused(f"a destination cannot be called {destination}: it would be a placeholder")
         config = self._current()
         if config.given:
             raise PlacementRefused("a program has configured this node: change its destinations in the program")
@@ -135,8 +142,12 @@ class NodeFiles:
         here = instance is not None or file.exists() or destination in config.listed
         still_on = tuple(name for name in await self._having(destination) if name != self._node)
         clients = await self._whereabouts.kept(destination) if self._whereabouts else None
-        directories = await deferToThread(_directories, destination, _data_dir(config, instance), config.conf_dir)
-        if not here and not (purge and (directories or clients is not None)):
+
+        def look() -> StoredDestination:
+            return stored(config, destination, instance, os.environ)
+
+        found = await deferToThread(look)
+        if not here and not (purge and (any(place.own for place in found.places) or clients is not None)):
             raise PlacementRefused(f"{self._node} has no destination {destination}")
         if purge and still_on:
             raise PlacementRefused(
@@ -149,35 +160,44 @@ class NodeFiles:
             )
         names = tuple(name for name in config.listed if name != destination)
         listing = _listing(config, names) if destination in config.listed else None
-        things = [f"{path} with all that is in it" for path in directories]
-        if clients is not None:
-            things.append(f"{_clients(clients)} and the history of its tables, in ZooKeeper")
-        if not purge and file.exists():
-            things.insert(0, f"its file, as {file}{REMOVED_SUFFIX}")
+        has_file = file.exists()
+        if purge:
+            refuse_what_cannot_be_deleted(found.places)
         ran_here = self._hosting.runs(destination)
+        left = found
         if not dry_run:
             await deferToThread(_retire, file, config.main_file, listing)
             if here and config.auto_scan:
                 await self._until(destination, lambda: destination not in self._hosting.configured)
+            left = found = await deferToThread(look)  # a destination that ends writes its cursors
             if purge:
-                await self._purge(destination, directories)
+                await self._forget(destination)
+                await deferToThread(delete, found.places)
+                left = await deferToThread(look)
+        things = [each.shown(settings=purge) for each in found.places]
+        if has_file and not purge:
+            things.insert(0, f"its file, as {file.with_name(REMOVED_FILE)}")
+        if clients is not None:
+            things.append(f"{_clients(clients)} and the history of its tables, in ZooKeeper")
+        things = [each for each in things if each]
+        others = [each.left for each in left.places if purge and each.left]
         return DestinationRemoved(
             destination,
             self._node,
             ran_here,
             here and not config.auto_scan,
             still_on,
-            () if purge else tuple(things),
+            (*(() if purge else things), *others, *found.elsewhere),
             tuple(things) if purge else (),
         )
 
-    async def _purge(self, destination: str, directories: list[Path]) -> None:
+    async def _forget(self, destination: str) -> None:
+        """Delete what ZooKeeper has of a destination."""
         if self._whereabouts:
             until = self._reactor.seconds() + self._patience_s
             while self._node in await self._having(destination) and self._reactor.seconds() < until:
                 await deferLater(self._reactor, LOOK_S)
             await self._whereabouts.delete(destination)
-        await deferToThread(_delete, directories)
 
     async def _having(self, destination: str) -> tuple[str, ...]:
         return await self._whereabouts.having(destination) if self._whereabouts else ()
@@ -199,16 +219,6 @@ class NodeFiles:
     @property
     def _patience_s(self) -> float:
         return 10.0 + 3 * self._current().auto_scan_interval_s
-
-
-def _data_dir(config: CanalConfig, instance: InstanceConfig | None) -> Path:
-    return instance.data_dir if instance else config.conf_dir
-
-
-def _directories(destination: str, data_dir: Path, conf_dir: Path) -> list[Path]:
-    """Return the directories of a destination. One of its name that has none of its files is none of them."""
-    paths = dict.fromkeys((data_dir / destination, conf_dir / destination))
-    return [path for path in paths if any((path / name).exists() for name in _OWN_FILES)]
 
 
 def _clients(client_ids: tuple[int, ...]) -> str:
@@ -259,7 +269,7 @@ def _retire(file: Path, main_file: Path, listing: str | None) -> None:
     if listing is not None:
         _replace_shared(main_file, listing)
     if file.exists():
-        file.replace(file.with_name(file.name + REMOVED_SUFFIX))
+        file.replace(file.with_name(REMOVED_FILE))
 
 
 def _replace_shared(file: Path, text: str) -> None:
@@ -267,10 +277,3 @@ def _replace_shared(file: Path, text: str) -> None:
     mode = file.stat().st_mode & 0o7777
     private_files.replace(file.resolve(), text.encode())
     file.chmod(mode)
-
-
-def _delete(directories: list[Path]) -> None:
-    for directory in directories:
-        if directory.is_symlink():
-            raise PlacementRefused(f"{directory} is a link: delete what it leads to by hand")
-        shutil.rmtree(directory)

@@ -97,7 +97,7 @@ def test_a_node_of_its_own_purges_the_files_of_cursors(mariadb: MariaDB) -> None
         answer = destination(node, "add", "shop", *given(mariadb), "--yes", "--json")
         assert json.loads(answer)["missing_on"] == []
         until(lambda: node.running() == {"shop"})
-        assert f"kept: {node.conf / 'shop'}" in destination(node, "remove", "shop", "--yes")
+        assert f"kept: its file, as {node.conf / 'shop'}" in destination(node, "remove", "shop", "--yes")
         assert "listed" in destination(node, "add", "shop", *given(mariadb), "--yes", "--json")
         until(lambda: node.running() == {"shop"})
         assert f"deleted: {node.conf / 'shop'}" in destination(node, "remove", "shop", "--purge", "--yes")
@@ -117,3 +117,33 @@ def test_a_list_that_nobody_can_change_safely_is_left_alone(mariadb: MariaDB) ->
         refused = destination(node, "add", "b", *given(mariadb), "--yes", fails=True)
         assert "canal.destinations does not come from" in refused
         assert not (node.conf / "b").exists()
+
+
+def first_id(client: Client) -> str:
+    """Return the id of the first row that a client gets."""
+    return str(next(row["after"]["id"] for row in client.rows() if row["after"]))
+
+
+def test_a_purge_after_the_removal_forgets_the_cursor(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
+    """The cursors are in a directory of their own, as with the systemd unit. A new destination begins at the newest."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)")
+    data = tmp_path / "data" / "shop"
+    with Node({}, properties={**SCANNED, "canal.file.data.dir": str(data.parent)}) as node:
+        destination(node, "add", "shop", *given(mariadb), "--yes")
+        until(lambda: node.running() == {"shop"})
+        with Client(node.address, "shop", "--filter", rf"{database}\..*") as client:
+            until(lambda: node.status()["destinations"][0]["streams"])
+            mariadb.execute(f"INSERT INTO {database}.orders VALUES (1)")
+            assert first_id(client) == "1"
+        assert f"kept: {data}" in destination(node, "remove", "shop", "--yes")
+        assert (data / "meta.dat").exists()
+        assert f"deleted: {data}" in destination(node, "remove", "shop", "--purge", "--yes")
+        assert not data.exists()
+        assert not (node.conf / "shop").exists()
+        mariadb.execute(f"INSERT INTO {database}.orders VALUES (2)")
+        destination(node, "add", "shop", *given(mariadb), "--yes")
+        until(lambda: node.running() == {"shop"})
+        with Client(node.address, "shop", "--filter", rf"{database}\..*") as client:
+            until(lambda: node.status()["destinations"][0]["streams"])
+            mariadb.execute(f"INSERT INTO {database}.orders VALUES (3)")
+            assert first_id(client) == "3"

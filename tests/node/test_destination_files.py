@@ -1,8 +1,9 @@
-"""What a node refuses before it writes the file of a destination."""
+"""Destinations that come to a node and go again, with a real scan; and what the node refuses before it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,19 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from canal_ha.config.model import CanalConfig
+from canal_ha.admin.additions import DestinationAdded, DestinationRemoved
+from canal_ha.config.load import load_usable
+from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.errors import PlacementRefused
 from canal_ha.instance.embedded import Embedded
 from canal_ha.node.destination_files import NodeFiles
 from canal_ha.node.hosting import Hosting
+from canal_ha.node.scanning import Scan
 from canal_ha.server.audit import Audit
+from tests.zookeeper.stage import on_reactor, reactor, start_reactor
 
 NODE = "10.0.0.1:11111"
+ADDRESS = "canal.instance.master.address = db:3306\n"
 
 
 def refusal(work: Coroutine[Deferred[Any], Any, Any]) -> str:
@@ -43,6 +49,9 @@ def files_of(conf: Path, **settings: Any) -> NodeFiles:
         ("a,b", "cannot be called"),
         (".hidden", "cannot be called"),
         ("Spring", "cannot be called"),
+        ("canal", "has logs of its own"),
+        ("audit", "has logs of its own"),
+        ("${env:HOME}", "would be a placeholder"),
         ("x" * 129, "is no name of a destination"),
     ],
 )
@@ -63,3 +72,154 @@ def test_the_destinations_of_a_program_are_the_programs(tmp_path: Path) -> None:
     """A node without files of its own changes none."""
     files = files_of(tmp_path, given={"canal.port": "1"})
     assert "change its destinations in the program" in refusal(files.add("shop", "", dry_run=False))
+
+
+class Site:
+    """A node's configuration directory with a real scan of it, which begins and ends nothing but the list."""
+
+    def __init__(self, directory: Path) -> None:
+        start_reactor()
+        self.conf = directory / "conf"
+        self.data = directory / "data"
+        self.main = self.conf / "canal.properties"
+        self._scan: Scan | None = None
+
+    def start(self, *lines: str, auto_scan: bool = True) -> None:
+        """Write canal.properties, and begin to scan."""
+        self.conf.mkdir(exist_ok=True)
+        common = ("canal.ip = 127.0.0.1", "canal.auto.scan.interval = 0.1", f"canal.file.data.dir = {self.data}")
+        scan_line = f"canal.auto.scan = {str(auto_scan).lower()}"
+        self.main.write_text("".join(f"{line}\n" for line in (*common, scan_line, *lines)))
+        config, audit = load_usable(self.conf, (), {}), Audit(reactor)
+        self.hosting = hosting = Hosting(config, reactor, Embedded(), audit)
+        hosting.configured.update((each.destination, each) for each in config.destinations)
+
+        async def begin(instance: InstanceConfig) -> None:
+            hosting.configured[instance.destination] = instance
+
+        async def end(destination: str) -> None:
+            hosting.configured.pop(destination, None)
+
+        self._scan = scan = Scan(config, reactor, hosting.configured, begin, end, audit, lambda config: None)
+        self.files = NodeFiles(NODE, reactor, hosting, lambda: scan.current, lambda: scan.alarms, None)
+
+        async def started() -> None:
+            scan.start(())
+
+        on_reactor(started)
+
+    def stop(self) -> None:
+        """End the scan."""
+        scan = self._scan
+
+        async def stopped() -> None:
+            if scan:
+                scan.stop()
+
+        on_reactor(stopped)
+
+    def add(self, destination: str, text: str = ADDRESS, *, dry_run: bool = False) -> DestinationAdded:
+        """See DestinationFiles."""
+        return on_reactor(lambda: self.files.add(destination, text, dry_run=dry_run))
+
+    def remove(self, destination: str, *, purge: bool = True, dry_run: bool = False) -> DestinationRemoved:
+        """See DestinationFiles."""
+        return on_reactor(lambda: self.files.remove(destination, purge=purge, dry_run=dry_run))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Yield a Site that is not started."""
+    made = Site(tmp_path)
+    yield made
+    made.stop()
+
+
+def written(*files: Path) -> None:
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+
+
+def refused(work: Callable[[], object]) -> str:
+    with pytest.raises(PlacementRefused) as found:
+        work()
+    return str(found.value)
+
+
+OF_SHOP = ("meta.dat", "parse.dat", "paused", "table_history.db", "table_history.db-wal", "1/table_history.db")
+
+
+@pytest.mark.parametrize("auto_scan", [True, False])
+def test_a_purge_finds_the_cursors_of_a_destination_that_was_removed_before(site: Site, auto_scan: bool) -> None:
+    """They are in the data directory of the node, wherever that is. A later addition does not go on at them."""
+    site.start(auto_scan=auto_scan)
+    written(*(site.data / "shop" / name for name in OF_SHOP), site.conf / "shop" / "instance.properties.removed")
+    plan = site.remove("shop", dry_run=True)
+    assert (site.data / "shop" / "meta.dat").exists()
+    done = site.remove("shop")
+    assert plan == done
+    assert done.deleted == (
+        f"{site.data / 'shop'}: {', '.join(sorted(OF_SHOP))}",
+        f"{site.conf / 'shop'}: instance.properties.removed",
+    )
+    assert done.kept == ()
+    assert not (site.data / "shop").exists()
+    assert not (site.conf / "shop").exists()
+    assert "has no destination shop" in refused(lambda: site.remove("shop"))
+
+
+def test_a_purge_deletes_only_what_the_node_made_for_the_destination(site: Site) -> None:
+    """A directory of the same name can hold other files, as conf/pipeline does. The answer names what is left."""
+    other = site.conf / "pipeline" / "orders.yaml"
+    written(other, *(site.conf / "pipeline" / "many" / str(number) for number in range(3)))
+    site.start()
+    site.add("pipeline")
+    written(site.data / "pipeline" / "1" / "table_history.db")
+    plan = site.remove("pipeline", dry_run=True)
+    done = site.remove("pipeline")
+    assert plan.kept == done.kept == (f"{site.conf / 'pipeline'}: many, orders.yaml",)
+    assert done.deleted[0] == f"{site.data / 'pipeline'}: 1/table_history.db"
+    assert {path.name for path in (site.conf / "pipeline").iterdir()} == {"many", "orders.yaml"}
+    assert not (site.data / "pipeline").exists()
+
+
+def test_a_file_of_a_destination_does_not_choose_what_a_purge_deletes(site: Site, tmp_path: Path) -> None:
+    """canal.file.data.dir of an instance file can name any directory: what is there is kept, and named."""
+    site.start()
+    away = tmp_path / "away"
+    site.add("shop", f"{ADDRESS}canal.file.data.dir = {away}\n")
+    written(away / "shop" / "paused", away / "shop" / "audit.log")
+    for purge in (False, True):  # the second time it is known from the file that the first one left
+        done = site.remove("shop", purge=purge)
+        assert any(text.startswith(f"{away / 'shop'}: paused, because canal.file.data.dir") for text in done.kept)
+    assert {path.name for path in (away / "shop").iterdir()} == {"paused", "audit.log"}
+    assert not (site.conf / "shop").exists()
+
+
+def test_a_history_that_a_purge_does_not_delete_is_named(site: Site, tmp_path: Path) -> None:
+    """A directory of canal.instance.tsdb.dir, and a database. The answer does not show the login of the database."""
+    site.start(f"canal.instance.tsdb.dir = {tmp_path}/history/${{canal.instance.destination}}")
+    history = tmp_path / "history" / "shop" / "table_history.db"
+    written(history)
+    site.add("shop", f"{ADDRESS}canal.instance.tsdb.url = jdbc:mysql://root:secret@db1:3307/tsdb?password=secret\n")
+    assert site.remove("shop", dry_run=True).kept == (
+        f"the history of its tables in {history.parent}",
+        "the history of its tables in MySQL, db1:3307/tsdb",
+    )
+    site.remove("shop")
+    assert history.exists()
+
+
+def test_a_link_is_refused_before_anything_is_deleted(site: Site, tmp_path: Path) -> None:
+    """The dry run says so too, and the destination goes on."""
+    written(tmp_path / "elsewhere" / "meta.dat")
+    site.start()
+    site.add("shop")
+    site.data.mkdir()
+    (site.data / "shop").symlink_to(tmp_path / "elsewhere")
+    for dry_run in (True, False):
+        assert "is a link" in refused(partial(site.remove, "shop", dry_run=dry_run))
+    assert (tmp_path / "elsewhere" / "meta.dat").exists()
+    assert (site.conf / "shop" / "instance.properties").exists()
+    assert "shop" in site.hosting.configured
