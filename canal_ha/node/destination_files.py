@@ -25,6 +25,7 @@ from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.destination_list import names_in, with_names
 from canal_ha.config.load import INSTANCE_FILE, load_instance
 from canal_ha.config.model import CanalConfig
+from canal_ha.config.outside import with_absolute_paths
 from canal_ha.errors import ConfigError, PlacementRefused
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import check_filter
@@ -245,12 +246,13 @@ def _listing(config: CanalConfig, names: tuple[str, ...]) -> str:
 def _checked(config: CanalConfig, destination: str, text: str) -> tuple[str, ...]:
     """Load a file as the scan would, and return the warnings. Raises PlacementRefused, OSError."""
     with TemporaryDirectory(prefix=".check-", dir=config.conf_dir) as place:  # the scan skips hidden directories
-        directory = Path(place) / destination
+        directory, own = Path(place) / destination, config.conf_dir / destination
         directory.mkdir(0o700)
-        private_files.replace(directory / INSTANCE_FILE, text.encode())
+        beside = own if own.is_dir() else Path(place)  # `..` leads to the same directory from both
+        private_files.replace(directory / INSTANCE_FILE, with_absolute_paths(text, beside).encode())
 
         def shown(found: str) -> str:
-            return found.replace(place, str(config.conf_dir))
+            return found.replace(str(directory), str(own)).replace(place, str(own))
 
         try:
             _, warnings = load_instance(replace(config, conf_dir=Path(place)), destination, os.environ, check_filter)

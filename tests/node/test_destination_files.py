@@ -223,3 +223,16 @@ def test_a_link_is_refused_before_anything_is_deleted(site: Site, tmp_path: Path
     assert (tmp_path / "elsewhere" / "meta.dat").exists()
     assert (site.conf / "shop" / "instance.properties").exists()
     assert "shop" in site.hosting.configured
+
+
+def test_a_relative_path_in_a_new_file_begins_at_that_file(site: Site) -> None:
+    """The check reads the file that the node will read. What is written is what was sent."""
+    site.start()
+    written(site.conf / "db.password")
+    text = f"{ADDRESS}canal.instance.dbPassword = ${{file:../db.password}}\n"
+    site.add("shop", text)
+    assert (site.conf / "shop" / "instance.properties").read_text() == text
+    assert site.hosting.configured["shop"].password == "kept"
+    missing = refused(lambda: site.add("other", text.replace("db.password", "no.password")))
+    assert f"{site.conf}/other/../no.password" in missing
+    assert not (site.conf / "other").exists()
