@@ -6,8 +6,10 @@ refuse is refused before it is written. One request at a time changes files.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +34,7 @@ from canal_ha.node.scanning import check_filter
 from canal_ha.node.stored_files import (
     REMOVED_FILE,
     StoredDestination,
+    check_writable,
     delete,
     refuse_what_cannot_be_deleted,
     stored,
@@ -40,6 +43,7 @@ from canal_ha.node.stored_files import (
 T = TypeVar("T")
 
 LOOK_S = 0.2
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class NodeFiles:
@@ -72,20 +76,40 @@ class NodeFiles:
 
     async def add(self, destination: str, text: str, *, dry_run: bool) -> DestinationAdded:
         """See DestinationFiles."""
-        return await self._alone(lambda: self._add(destination, text, dry_run))
+        return await self._alone(lambda: self._add(destination, text, dry_run), self._added_by_hand, destination)
 
     async def remove(self, destination: str, *, purge: bool, dry_run: bool) -> DestinationRemoved:
         """See DestinationFiles."""
-        return await self._alone(lambda: self._remove(destination, purge, dry_run))
+        return await self._alone(lambda: self._remove(destination, purge, dry_run), self._removed_by_hand, destination)
 
-    async def _alone(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _alone(self, work: Callable[[], Awaitable[T]], by_hand: Callable[[str], str], destination: str) -> T:
+        """Do one thing at a time. by_hand: says what a person can do if the node may not change files."""
         await self._lock.acquire()
         try:
             return await work()
         except OSError as error:
+            if error.errno in _FORBIDDEN and error.filename:
+                where = error.filename if os.path.isdir(error.filename) else os.path.dirname(error.filename)
+                raise PlacementRefused(
+                    f"the node may not write {where} ({error.strerror}), and has changed nothing more:"
+                    f" {by_hand(destination)}"
+                ) from error
             raise PlacementRefused(f"{error.filename}: {error.strerror}: nothing more was changed") from error
         finally:
             self._lock.release()
+
+    def _added_by_hand(self, destination: str) -> str:
+        config = self._current()
+        file = config.conf_dir / destination / INSTANCE_FILE
+        if config.auto_scan:
+            return f"write {file} yourself; the node finds it, because canal.auto.scan = true"
+        return f"write {file} yourself, add {destination} to canal.destinations in {config.main_file}, restart the node"
+
+    def _removed_by_hand(self, destination: str) -> str:
+        config = self._current()
+        if config.auto_scan:
+            return f"remove the files of {destination} there yourself; the node sees it, because canal.auto.scan = true"
+        return f"remove the files of {destination} and its name in {config.main_file} yourself, restart the node"
 
     # ---- to add
 
@@ -100,6 +124,8 @@ class NodeFiles:
             raise PlacementRefused(f"the text of {destination} is no UTF-8: {error.reason}") from error
         warnings = await deferToThread(_checked, config, destination, text)
         listing = None if config.auto_scan else _listing(config, (*config.listed, destination))
+        if listing is not None:
+            check_writable(config.main_file.resolve().parent)
         missing = await self._whereabouts.lacking(destination) if self._whereabouts else ()
         if not dry_run:
             await deferToThread(_write, file, text, config.main_file, listing)
@@ -162,6 +188,10 @@ class NodeFiles:
         names = tuple(name for name in config.listed if name != destination)
         listing = _listing(config, names) if destination in config.listed else None
         has_file = file.exists()
+        if listing is not None:
+            check_writable(config.main_file.resolve().parent)
+        if has_file:
+            check_writable(file.parent)
         if purge:
             refuse_what_cannot_be_deleted(found.places)
         ran_here = self._hosting.runs(destination)
@@ -262,9 +292,18 @@ def _checked(config: CanalConfig, destination: str, text: str) -> tuple[str, ...
 
 
 def _write(file: Path, text: str, main_file: Path, listing: str | None) -> None:
-    private_files.replace(file, text.encode())
-    if listing is not None:
-        _replace_shared(main_file, listing)
+    """Write both files or none of them. Raises OSError."""
+    is_new = not file.parent.exists()
+    try:
+        private_files.replace(file, text.encode())
+        if listing is not None:
+            _replace_shared(main_file, listing)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to report
+            file.unlink(missing_ok=True)
+            if is_new:
+                file.parent.rmdir()
+        raise
 
 
 def _retire(file: Path, main_file: Path, listing: str | None) -> None:

@@ -6,6 +6,7 @@ only in the configuration directory and in the data directory of the node, and a
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -117,10 +118,18 @@ def look(directory: Path, destination: str) -> StoredFiles:
 
 
 def refuse_what_cannot_be_deleted(places: Sequence[StoredFiles]) -> None:
-    """Raise PlacementRefused for a directory that is a link."""
+    """Raise PlacementRefused for a directory that is a link, and PermissionError for one that may not be written."""
     for place in places:
         if place.directory.is_symlink():
             raise PlacementRefused(f"{place.directory} is a link: delete what it leads to by hand")
+        if place.own:
+            check_writable(place.directory)
+
+
+def check_writable(directory: Path) -> None:
+    """Raise PermissionError if the process may not change what is in a directory."""
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
 
 
 def delete(places: Sequence[StoredFiles]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -236,3 +238,42 @@ def test_a_relative_path_in_a_new_file_begins_at_that_file(site: Site) -> None:
     missing = refused(lambda: site.add("other", text.replace("db.password", "no.password")))
     assert f"{site.conf}/other/../no.password" in missing
     assert not (site.conf / "other").exists()
+
+
+def test_an_addition_whose_list_cannot_be_written_can_be_tried_again(site: Site) -> None:
+    """The file of the destination is not left behind."""
+    site.start(auto_scan=False)
+    obstacle = site.main.with_name("canal.properties.new")
+    obstacle.mkdir()
+    assert "Is a directory" in refused(lambda: site.add("shop"))
+    assert not (site.conf / "shop").exists()
+    obstacle.rmdir()
+    assert site.add("shop").listed
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("auto_scan", [True, False])
+def test_a_node_that_may_not_write_its_configuration_says_what_to_do(
+    site: Site, auto_scan: bool, tmp_path: Path
+) -> None:
+    """So does the dry run. The error has no path of a temporary directory."""
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    written(site.conf / "shop" / "instance.properties")
+    (site.conf / "shop" / "instance.properties").write_text(ADDRESS)
+    site.start("canal.destinations = shop", auto_scan=auto_scan)
+    subprocess.run([*root, "mount", "--bind", str(site.conf), str(site.conf)], check=True)
+    try:
+        subprocess.run([*root, "mount", "-o", "remount,bind,ro", str(site.conf)], check=True)
+        file = site.conf / "new" / "instance.properties"
+        for dry_run in (True, False):
+            added = refused(partial(site.add, "new", dry_run=dry_run))
+            assert added.startswith(f"the node may not write {site.conf} (Read-only file system)")
+            assert f"write {file} yourself" in added
+            assert ("canal.auto.scan = true" if auto_scan else "restart the node") in added
+            removed = refused(partial(site.remove, "shop", purge=False, dry_run=dry_run))
+            assert removed.startswith(f"the node may not write {site.conf}")
+            assert "remove the files of shop" in removed
+    finally:
+        subprocess.run([*root, "umount", "--lazy", str(site.conf)], check=True)
+    assert "shop" in site.hosting.configured
+    assert not (site.conf / "new").exists()
