@@ -216,7 +216,7 @@ AUDIT = _node(
     "canal.audit",
     kinds.word("accounts", "on", "off"),
     "accounts",
-    "write the audit log: accounts writes it once the node has accounts, canal.user among them",
+    "write the audit log: accounts writes it once the node has accounts, canal.user and canal.admin.user among them",
 )
 AUDIT_FILE = _node(
     "canal.audit.file",

@@ -56,7 +56,8 @@ FilterCheck = Callable[[str], object]
 def _audit_file(node: KeyReader, path: Callable[[str], Path]) -> Path | None:
     """Return where the audit log is; None without one."""
     file, when = node.get(keys.AUDIT_FILE), node.get(keys.AUDIT)
-    has_accounts = bool(node.get(keys.ACCOUNTS_FILE) or node.get(keys.PASSWD))
+    on_admin_port = node.get(keys.CONSOLE_PORT) > 0 and node.get(keys.CONSOLE_PASSWD)
+    has_accounts = bool(node.get(keys.ACCOUNTS_FILE) or node.get(keys.PASSWD) or on_admin_port)
     if when == "off" or (when == "accounts" and not has_accounts):
         return None
     return path(file) if file else path(node.get(keys.LOG_DIR)) / AUDIT_FILE
