@@ -255,7 +255,7 @@ class AdminConnection(Protocol):
             account = self._visitor.allowed(request.kind, request.destination)
             text = await self._service.carry_out(request, account)
         except NotAllowed as error:
-            text = str(error) if self._visitor.account else NO_PASSWORD
+            text = NO_PASSWORD if self._service.entrance.accounts().is_open else str(error)
             audit.refused(request.kind, who, text, destination=request.destination)
             return admin_session.refused(error.code, text)
         except Exception as error:

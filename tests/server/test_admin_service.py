@@ -35,9 +35,10 @@ class Opened:
     user: str = "admin"
     asked: list[AdminRequest] = field(default_factory=list)
     audited: list[bytes] = field(default_factory=list)
+    accounts: Accounts = field(default_factory=Accounts)
 
     def __post_init__(self) -> None:
-        entrance = Entrance(Accounts, reactor, Audit(reactor, self.audited.append))
+        entrance = Entrance(lambda: self.accounts, reactor, Audit(reactor, self.audited.append))
         if self.user:
             (account,) = of_properties(self.user, SECRET)
             entrance = entrance.beside(account)
@@ -105,6 +106,24 @@ def test_without_a_password_a_peer_may_look_and_nothing_else() -> None:
                 assert code == 403
                 assert "set canal.admin.user and canal.admin.passwd" in text
         assert [request.kind for request in opened.asked] == ["SERVER check"]
+    finally:
+        opened.close()
+
+
+def test_a_peer_whose_account_was_removed_is_told_so() -> None:
+    """The node has accounts, so there is no password to set: the peer has to log in again."""
+    (boss,) = of_properties("boss", SECRET)
+    (other,) = of_properties("other", SECRET)
+    opened = Opened(user="", accounts=Accounts((boss, other)))
+    try:
+        with AdminPeer(opened.port) as peer:
+            assert peer.log_in("boss", PASSWORD) == (0, "")
+            assert peer.request("SERVER check") == (0, "1")
+            opened.accounts = Accounts((other,))
+            code, text = peer.request("SERVER stop")
+            assert code == 403
+            assert text == "SERVER stop needs a login"
+        assert len(opened.asked) == 1
     finally:
         opened.close()
 
