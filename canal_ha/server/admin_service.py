@@ -100,7 +100,11 @@ class AdminService(ServerFactory):
             self._listening = self._reactor.listenTCP(self._port, self, BACKLOG, self._host)
         except CannotListenError as error:
             raise ConfigError(
-                "canal.properties", "canal.admin.port", str(self._port), f"a free port: {error}"
+                "canal.properties",
+                "canal.admin.port",
+                str(self._port),
+                "a free port: give each node of a machine its own, or 0, which leaves canal's admin port closed"
+                f" ({error})",
             ) from error
         LOG.info("admin_protocol.listening", host=self._host or "*", port=self.port)
 

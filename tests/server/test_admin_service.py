@@ -12,6 +12,7 @@ import pytest
 
 from canal_ha.accounts.account import Account, Accounts
 from canal_ha.accounts.parse import of_properties
+from canal_ha.errors import ConfigError
 from canal_ha.server import admin_service
 from canal_ha.server.admin_service import AdminService
 from canal_ha.server.audit import Audit
@@ -126,6 +127,17 @@ def test_a_peer_whose_account_was_removed_is_told_so() -> None:
         assert len(opened.asked) == 1
     finally:
         opened.close()
+
+
+def test_two_nodes_on_one_machine_are_told_how_to_share_it(opened: Opened) -> None:
+    """Both have canal's stock file. The error names the key and the ways out."""
+
+    async def start() -> None:
+        entrance = opened.service.entrance
+        AdminService(opened.service.carry_out, reactor, entrance, host=LOOPBACK, port=opened.port).start()
+
+    with pytest.raises(ConfigError, match=r"canal\.admin\.port = '\d+': expected a free port: .* its own, or 0"):
+        on_reactor(start)
 
 
 @pytest.mark.parametrize(
