@@ -448,14 +448,21 @@ class Node:
             self._service.start()
         self._hosting.halted = False
         LOG.info("node.serving", by="canal's admin protocol")
-        for config in tuple(self.configured.values()):
-            await self.begin(config)
+        for destination in tuple(self.configured):
+            await self._begin_again(destination)
 
     async def renew(self, destination: str) -> None:
         """See NodeServing."""
-        config = self.configured[destination]
-        await self.end(destination)
-        await self.begin(config)
+        try:
+            await self._let_go(destination)
+        finally:
+            await self._begin_again(destination)
+
+    async def _begin_again(self, destination: str) -> None:
+        """Begin a destination with the configuration of this moment: a scan may have changed or ended it meanwhile."""
+        config = self.configured.get(destination)
+        if config is not None:
+            await self.begin(config)
 
     def _apply(self, config: CanalConfig) -> None:
         """Use the limits of a changed canal.properties."""
