@@ -17,7 +17,7 @@ from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
 from canal_ha.config import keys
-from canal_ha.config.listeners import check_listeners
+from canal_ha.config.listeners import admin_port_refusal, check_listeners
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, QueueConfig
 from canal_ha.config.tls import unverified
 from canal_ha.errors import CanalError, ConfigError
@@ -112,6 +112,8 @@ def ports(config: CanalConfig) -> Iterator[Finding]:
 
     if warning := check_listeners(config):
         yield Finding(Verdict.WARNING, "ports", warning)
+    if refusal := admin_port_refusal(config):
+        yield Finding(Verdict.FAILED, "ports", str(refusal))
     accounts = read_accounts(config)
     if not accounts.is_open:
         yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
@@ -130,7 +132,7 @@ def _ports_in_use(config: CanalConfig) -> Iterator[Finding]:
         (keys.PORT, config.ip, 0 if config.without_netty else config.port),
         (keys.METRICS_PORT, config.metrics_bind, config.metrics_port),
         (keys.ADMIN_PORT, config.admin_http_bind, config.admin_http_port),
-        (keys.CONSOLE_PORT, config.ip, config.admin_port),
+        (keys.CONSOLE_PORT, config.ip, 0 if admin_port_refusal(config) else config.admin_port),
     ):
         if port <= 0:
             continue

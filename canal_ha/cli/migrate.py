@@ -17,6 +17,7 @@ import click
 from canal_ha.cli.check import ports
 from canal_ha.config.effective import is_secret
 from canal_ha.config.keys import BY_NAME, KeyFile
+from canal_ha.config.listeners import admin_port_refusal
 from canal_ha.config.load import INSTANCE_FILE, MAIN_FILE
 from canal_ha.config.migration import Migration, MigrationNote, Outcome
 from canal_ha.config.model import CanalConfig
@@ -104,6 +105,8 @@ def _check_target(target: Path, source: Path) -> None:
 
 def _check(config: CanalConfig) -> None:
     list(ports(config))
+    if refusal := admin_port_refusal(config):
+        raise refusal
 
 
 def _copy(conf: Path, copy: Path) -> None:

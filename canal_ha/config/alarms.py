@@ -13,6 +13,7 @@ REFUSED = "refused"  # the file cannot be used
 UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exists
 GONE = "gone"  # canal.destinations lists a destination without a file
 AUDIT = "audit"  # the audit log cannot be written, or not rotated
+CLOSED = "closed"  # canal.properties opens canal's admin port with a password that everybody knows
 RESTART = "restart"  # a file has changed, and the node uses the change only after a restart
 
 
@@ -20,7 +21,7 @@ RESTART = "restart"  # a file has changed, and the node uses the change only aft
 class ConfigAlarm:
     """A file differs from the running configuration.
 
-    alarm: refused, unreadable, gone, restart or audit.
+    alarm: refused, unreadable, gone, restart, closed or audit.
     destination: name of the destination; "" for an alarm of the node itself.
     text: what happened, where, which configuration runs, and what to do.
     running: whether the destination keeps running with the previous configuration.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from canal_ha.config import keys
+from canal_ha.config.listeners import HASH_OF_ADMIN
 
 _OF_CLIENT = "for each client id; in canal for all clients of a destination together"
 _FOLLOWED = "a running node follows canal.properties too, and a bad file changes nothing"
@@ -45,6 +46,8 @@ def difference(name: str, value: str, tsdb_url: str) -> str:
         return "messages are written in transactions; docs/how-to/write-to-kafka.md has the other differences"
     if name == keys.METRICS_PORT.name and value.startswith(("0", "-")):
         return ""
+    if name == keys.CONSOLE_PASSWD.name and value.removeprefix("*").lower() == HASH_OF_ADMIN:
+        return "the hash of the password admin, which everybody knows: the port opens with it on loopback only"
     if name == "kafka.retries" and value != "0":
         return ""
     if name in (keys.AUTO_RESET.name, keys.AUTO_SCAN.name) and value.lower() != "true":

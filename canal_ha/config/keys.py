@@ -204,7 +204,8 @@ CONSOLE_PASSWD = _node(
     "canal.admin.passwd",
     kinds.password_hash(),
     "",
-    "password of canal.admin.user, as canal.passwd. Without it, and without accounts, the port only tells what runs",
+    "password of canal.admin.user, as canal.passwd. Without it, and without accounts, the port only tells what runs;"
+    " with the hash of admin, it opens on loopback only",
     "40 hex digits",
     secret=True,
 )

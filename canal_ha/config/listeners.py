@@ -1,4 +1,4 @@
-"""Which ports other machines reach, and the rule that such a node needs accounts."""
+"""Which ports other machines reach, and the rules for them: accounts, and no password that everybody knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from ipaddress import ip_address
 from canal_ha.config import keys
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import FileUnusable
+
+HASH_OF_ADMIN = "4acfe3202a5ff5cf467898fc58aab1d615029441"  # of the password admin: docs/protocol.md#scramble
+_WARNING_OF_KNOWN_PASSWORD = (
+    f"{keys.CONSOLE_PASSWD.name} is the hash of the password admin, which everybody knows, and canal.insecure = true:"
+    " everybody who reaches the admin port can stop this node"
+)
 
 
 def is_loopback(bind: str) -> bool:
@@ -20,13 +26,13 @@ def is_loopback(bind: str) -> bool:
 
 
 def check_listeners(config: CanalConfig) -> str:
-    """Return a warning about a port without accounts that is open to other machines; "" if there is none.
+    """Return a warning about a port that is open to other machines, without accounts or as admin/admin; "" if none is.
 
     Raises FileUnusable, with the line to add, if the configuration does not say canal.insecure.
     """
     opened = _opened_without_accounts(config)
     if opened is None:
-        return ""
+        return _WARNING_OF_KNOWN_PASSWORD if config.insecure and _others_know_password(config) else ""
     key, bind = opened
     what = f"opens a port to other machines without accounts ({key} = {bind or 'every address'})"
     if config.insecure:
@@ -39,6 +45,32 @@ def check_listeners(config: CanalConfig) -> str:
         + ("; for canal.admin.port alone, set canal.admin.passwd" if _manages_without_password(config) else ""),
         key=key,
     )
+
+
+def admin_port_refusal(config: CanalConfig) -> FileUnusable | None:
+    """Return why canal's admin port stays closed although canal.admin.port is set; None if nothing keeps it closed.
+
+    canal's stock file sets the port and the password "admin". An earlier version of canal-ha ignored both keys, so a
+    node must neither open the port after an upgrade nor stop serving because of it.
+    """
+    if config.insecure or not _others_know_password(config):
+        return None
+    place = config.layers.find(keys.CONSOLE_PASSWD.name)
+    return FileUnusable(
+        place.file if place else str(config.main_file),
+        f"{keys.CONSOLE_PASSWD.name} is the hash of the password admin, which canal ships and everybody knows; so"
+        f" canal's admin port stays closed ({keys.CONSOLE_PORT.name} = {config.admin_port}). To open it, write the hash"
+        f" of another password, or leave {keys.CONSOLE_PASSWD.name} blank: then only the accounts of the node log in"
+        f" there; or listen on this machine only: {keys.IP.name} = 127.0.0.1. If nobody needs it, set"
+        f" {keys.CONSOLE_PORT.name} = 0",
+        place.line if place else 0,
+        keys.CONSOLE_PASSWD.name,
+    )
+
+
+def _others_know_password(config: CanalConfig) -> bool:
+    """Return whether everybody who reaches the admin port from another machine could log in there as admin/admin."""
+    return config.admin_port > 0 and config.admin_passwd == HASH_OF_ADMIN and not is_loopback(config.ip)
 
 
 def _manages_without_password(config: CanalConfig) -> bool:

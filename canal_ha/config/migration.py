@@ -18,7 +18,7 @@ from canal_ha.config.effective import is_secret
 from canal_ha.config.load import INSTANCE_FILE, MAIN_FILE, FilterCheck, load_usable
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.properties import Layers, Setting, from_mapping, read, references
-from canal_ha.errors import ConfigError
+from canal_ha.errors import ConfigError, FileUnusable
 
 CURES_MOST = 1000  # each one appends a line
 LOOPBACK = "127.0.0.1"
@@ -136,8 +136,9 @@ class Migration:
             with path.open("ab") as file:  # the last line of a key counts
                 comment = f"replaces line {line}" if line else "added"
                 file.write(f"\n# canal-ha migrate: {comment}\n{change}\n".encode())
+        value_shown = error.value or (written.shown(secret=is_secret(key)) if written else "")
         self._refused[path, key] = MigrationNote(
-            Outcome.REFUSED, self._shown(path), line, key, error.value, error.reason, change
+            Outcome.REFUSED, self._shown(path), line, key, value_shown, error.reason, change
         )
 
     def _place(self, error: ConfigError) -> tuple[Path, str]:
@@ -181,4 +182,6 @@ def _cure(error: ConfigError) -> str | None:
         return "tcp"
     if error.key in _PORTS and not error.line:
         return LOOPBACK
+    if error.key == keys.CONSOLE_PASSWD.name and isinstance(error, FileUnusable):
+        return ""  # one that everybody knows, not one that cannot be read
     return _CURES.get(error.key)

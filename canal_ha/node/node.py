@@ -25,6 +25,7 @@ from canal_ha.cluster.session import ZooKeeperSession
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.effective import of_destination, of_node
+from canal_ha.config.listeners import admin_port_refusal
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
 from canal_ha.errors import LocalProtocolError, ZooKeeperUnavailable
@@ -95,7 +96,10 @@ class Node:
             limits=_limits(config),
             max_frame_bytes=config.max_frame_bytes,
         )
-        self._admin_service = self._made_admin_service() if config.admin_port > 0 else None
+        self._admin_port_alarm = _alarm_of_admin_port(config)
+        self._admin_service = (
+            self._made_admin_service() if config.admin_port > 0 and not self._admin_port_alarm else None
+        )
         self._heartbeat = Heartbeat(reactor, ProcessorWait())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
@@ -131,6 +135,8 @@ class Node:
             self._service.start()
         if self._admin_service:
             self._admin_service.start()
+        for alarm in self._admin_port_alarm:
+            LOG.error("admin_protocol.closed", error=alarm.text)
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
         self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
         if self._accounts.accounts.is_open and self._config.admin_http_port >= 0:
@@ -299,6 +305,7 @@ class Node:
         ]
         return (
             *self._accounts.alarms,
+            *self._admin_port_alarm,
             *self._scan.alarms,
             *self._about_audit(),
             *unwritten,
@@ -495,6 +502,15 @@ class Node:
             bind = node_address(self._config).rpartition(":")[0]
         scheme = "https://" if self._secured("admin") else ""
         return f"{scheme}{bind}:{self._status_port}"
+
+
+def _alarm_of_admin_port(config: CanalConfig) -> tuple[ConfigAlarm, ...]:
+    """Return the alarm about an admin port that stays closed; an operator wants rows at night, and a reason."""
+    error = admin_port_refusal(config)
+    if error is None:
+        return ()
+    text = f"{error}; then restart the node; all else runs"
+    return (ConfigAlarm(alarms.CLOSED, "", text, True, time.time(), error.file, error.line, error.key, error.reason),)
 
 
 def _limits(config: CanalConfig) -> PortLimits:

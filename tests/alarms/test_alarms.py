@@ -112,7 +112,7 @@ def test_every_alarm_has_a_runbook_that_exists() -> None:
     node = {*lasting._BEGINS.values(), lasting.LOGS, *BEFORE_S}
     files = (configuration.REFUSED, configuration.UNREADABLE, configuration.GONE, configuration.AUDIT)
     known = {f"stream.{name}" for name in MEANINGS} | {f"node.{name}" for name in node}
-    known |= {f"configuration.{name}" for name in (*files, configuration.RESTART)}
+    known |= {f"configuration.{name}" for name in (*files, configuration.RESTART, configuration.CLOSED)}
     assert known | {"stream.failed", "source.failing", "node.unready"} == set(RUNBOOKS)
     root = Path(notices.__file__).parents[2]
     for alarm in RUNBOOKS:

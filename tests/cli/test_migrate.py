@@ -15,6 +15,7 @@ from canal_ha.cli.check import ports
 from canal_ha.cli.main import group
 from canal_ha.config import differences
 from canal_ha.config.keys import BY_NAME
+from canal_ha.config.listeners import admin_port_refusal
 from canal_ha.config.load import load
 from canal_ha.config.migration import LOOPBACK
 from canal_ha.errors import ConfigError
@@ -106,6 +107,37 @@ def test_a_deployer_with_a_password_needs_no_change(deployer: Path) -> None:
     assert run(deployer).exit_code == 0
     assert run(deployer / "conf").exit_code == 0
     assert notes(deployer)["canal.passwd"]["value"] == "***"
+
+
+@pytest.mark.parametrize("layout", ["canal.properties", "canal_local.properties"])
+def test_the_password_that_canal_ships_for_canal_admin_is_replaced(deployer: Path, tmp_path: Path, layout: str) -> None:
+    """The port stays, for the accounts of the node. On loopback, as canal's other stock lines end there, it is kept."""
+    add(deployer, (STOCK / "admin" / layout).read_text())
+    kept = notes(deployer)
+    assert [key for key, each in kept.items() if each["outcome"] == "refused"] == ["canal.ip"]
+    assert kept["canal.admin.passwd"]["outcome"] == "differs"
+    assert "on loopback only" in kept["canal.admin.passwd"]["text"]
+    add(deployer, "canal.user = canal", "canal.passwd = e3619321c1a937c46a0d8bd1dac39f93b27d4458")
+    refused = notes(deployer, "refused")
+    assert list(refused) == ["canal.admin.passwd"]
+    found = refused["canal.admin.passwd"]
+    assert (found["value"], found["change"]) == ("***", "canal.admin.passwd =")
+    assert "stays closed" in found["text"]
+    assert run(deployer, "--to", tmp_path / "conf").exit_code == 1
+    config = load(tmp_path / "conf", [], {})
+    assert (config.admin_port, config.admin_passwd, config.ip) == (11110, "", "")
+    assert admin_port_refusal(config) is None
+    list(ports(config))
+
+
+def test_a_password_of_canal_admin_that_cannot_be_read_has_no_line(deployer: Path) -> None:
+    """Only a person knows what it should be."""
+    add(deployer, "canal.admin.passwd = admin")
+    found = document(deployer)
+    assert found["exit_code"] == 2
+    assert [(each["key"], each["change"]) for each in found["notes"] if each["outcome"] == "refused"] == [
+        ("canal.admin.passwd", "")
+    ]
 
 
 @pytest.mark.parametrize(
