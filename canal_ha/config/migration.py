@@ -6,7 +6,7 @@ copy of the files, until the loader accepts them or refuses what needs a person.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -128,7 +128,7 @@ class Migration:
     def _refuse(self, error: ConfigError) -> None:
         """Remember a refusal, and cure it in the copy if one line does."""
         path, key = self._place(error)
-        value = _cure(error) if path.is_relative_to(self._conf) else None
+        value = _cure(error, self._main) if path.is_relative_to(self._conf) else None
         change = "" if value is None else f"{key} = {value}".rstrip()
         written = (self._main if path.name == MAIN_FILE else self._instances.get(path, {})).get(key)
         line = error.line or (written.line if written else 0)
@@ -174,14 +174,18 @@ def _ignored(key: str, setting: Setting, layers: Layers, used: set[str], *, inst
     return next((text.removesuffix(f", ignored: {key}") for text in texts), "")
 
 
-def _cure(error: ConfigError) -> str | None:
-    """Return the value that the loader accepts in place of the refused one; None if only a person knows it."""
+def _cure(error: ConfigError, main: Mapping[str, Setting]) -> str | None:
+    """Return the value that the loader accepts in place of the refused one; None if only a person knows it.
+
+    main: the settings of canal.properties. On loopback no other machine reaches the node of a cluster.
+    """
     if error.key.endswith("spring.xml") and "default-instance.xml" in error.expected:
         return "classpath:spring/default-instance.xml"
     if error.key == keys.SERVER_MODE.name and error.value.lower() in _OTHER_QUEUES:
         return "tcp"
     if error.key in _PORTS and not error.line:
-        return LOOPBACK
+        servers = main.get(keys.ZK_SERVERS.name)
+        return None if error.key == keys.IP.name and servers and servers.text else LOOPBACK
     if error.key == keys.CONSOLE_PASSWD.name and isinstance(error, FileUnusable):
         return ""  # one that everybody knows, not one that cannot be read
     return _CURES.get(error.key)

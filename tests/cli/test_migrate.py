@@ -27,6 +27,7 @@ META = (
     '"journalName":"mysql-bin.000007","position":4711,"serverId":1,"timestamp":1700000000000}}}],'
     '"destination":"example"}'
 )
+LOGIN = ("canal.user = canal", "canal.passwd = e3619321c1a937c46a0d8bd1dac39f93b27d4458")
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_stock_files_need_one_line(deployer: Path, tmp_path: Path) -> None:
 
 def test_a_deployer_with_a_password_needs_no_change(deployer: Path) -> None:
     """Nothing is refused, so the exit code is 0; --conf of a node may name the deployer's own conf too."""
-    add(deployer, "canal.user = canal", "canal.passwd = e3619321c1a937c46a0d8bd1dac39f93b27d4458")
+    add(deployer, *LOGIN)
     assert run(deployer).exit_code == 0
     assert run(deployer / "conf").exit_code == 0
     assert notes(deployer)["canal.passwd"]["value"] == "***"
@@ -117,7 +118,7 @@ def test_the_password_that_canal_ships_for_canal_admin_is_replaced(deployer: Pat
     assert [key for key, each in kept.items() if each["outcome"] == "refused"] == ["canal.ip"]
     assert kept["canal.admin.passwd"]["outcome"] == "differs"
     assert "on loopback only" in kept["canal.admin.passwd"]["text"]
-    add(deployer, "canal.user = canal", "canal.passwd = e3619321c1a937c46a0d8bd1dac39f93b27d4458")
+    add(deployer, *LOGIN)
     refused = notes(deployer, "refused")
     assert list(refused) == ["canal.admin.passwd"]
     found = refused["canal.admin.passwd"]
@@ -146,12 +147,16 @@ def test_a_password_of_canal_admin_that_cannot_be_read_has_no_line(deployer: Pat
         (["canal.serverMode = rocketMQ"], "canal.serverMode", "canal.serverMode = tcp"),
         (["canal.serverMode = pulsarMQ"], "canal.serverMode", "canal.serverMode = tcp"),
         (
-            ["canal.zkServers = zk1:2181"],
+            ["canal.zkServers = zk1:2181", *LOGIN],
             "canal.instance.global.spring.xml",
             "canal.instance.global.spring.xml = classpath:spring/default-instance.xml",
         ),
         (
-            ["canal.zkServers = zk1:2181", "canal.instance.example.spring.xml = classpath:spring/file-instance.xml"],
+            [
+                "canal.zkServers = zk1:2181",
+                *LOGIN,
+                "canal.instance.example.spring.xml = classpath:spring/file-instance.xml",
+            ],
             "canal.instance.example.spring.xml",
             "canal.instance.example.spring.xml = classpath:spring/default-instance.xml",
         ),
@@ -178,6 +183,15 @@ def test_a_refused_line_has_the_line_to_write(
     list(ports(config))
     text = (tmp_path / "conf" / refused[key]["file"].removeprefix("conf/")).read_text()
     assert f"# canal-ha migrate: replaces line {refused[key]['line']}\n{change}\n" in text
+
+
+def test_a_node_of_a_cluster_is_not_hidden_on_its_own_machine(deployer: Path, tmp_path: Path) -> None:
+    """Nobody but a person closes its open port: on loopback the other machines could not reach it."""
+    add(deployer, "canal.zkServers = zk1:2181")
+    found = notes(deployer, "refused")["canal.ip"]
+    assert found["change"] == ""
+    assert "set canal.accounts.file, or canal.user and canal.passwd" in found["text"]
+    assert run(deployer, "--to", tmp_path / "conf").exit_code == 2
 
 
 def test_other_queues_are_refused_with_the_alternatives(deployer: Path) -> None:
