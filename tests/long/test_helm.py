@@ -113,3 +113,20 @@ def test_a_node_understands_the_rendered_configuration(values: tuple[str, ...], 
 def _paths(properties: str) -> list[str]:
     """Return the absolute paths in a properties file."""
     return [word for word in properties.replace("${file:", " ").replace("}", " ").split() if word.startswith("/")]
+
+
+def test_numbers_and_switches_of_a_values_file_reach_the_node(tmp_path: Path) -> None:
+    """A large number keeps its digits, and `false` and an empty text override the chart's own lines."""
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "insecure: true\ndestinations: {shop: ''}\nproperties:\n  canal.max.frame.bytes: 33554432\n"
+        "  canal.auto.scan: false\n  canal.auto.scan.interval: 0.5\n  canal.destinations: ''\n"
+    )
+    text = objects("--values", str(values))["ConfigMap"]["data"]["canal.properties"]
+    assert len(set(text.split("\n"))) == len(text.split("\n"))
+    (tmp_path / "canal.properties").write_text(text)
+    config = load(tmp_path, (), {})
+    assert config.max_frame_bytes == 33554432
+    assert (config.auto_scan, config.auto_scan_interval_s) == (False, 0.5)
+    assert config.destinations == ()
+    assert config.zk_servers == "zookeeper:2181"

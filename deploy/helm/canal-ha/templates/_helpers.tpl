@@ -19,7 +19,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .values.tls.secretName (has .port .values.tls.ports) }}HTTPS{{ else }}HTTP{{ end }}
 {{- end }}
 
-{{- /* canal.properties as a map: the chart's own lines, then those of .Values.properties */ -}}
+{{- /* the chart's own lines of canal.properties, as a map; .Values.properties override them */ -}}
 {{- define "canal-ha.properties" -}}
 canal.zkServers: {{ .Values.zookeeper.servers | quote }}
 canal.destinations: {{ keys .Values.destinations | sortAlpha | join "," | quote }}
