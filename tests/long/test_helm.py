@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
 import yaml
 
+from canal_ha.cli.status import command as status
 from canal_ha.config.load import load
 from lab.certificates import Authority
 from lab.mysql import cache_directory
@@ -26,9 +31,9 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(TOOLS / "bin/helm"), *arguments], capture_output=True, text=True)
 
 
-def rendered(*values: str) -> str:
+def rendered(*values: str, chart: Path = CHART) -> str:
     """Return the manifests with some values."""
-    done = helm("template", "r", str(CHART), "--namespace", "prod", "--kube-version", "1.34.0", *values)
+    done = helm("template", "r", str(chart), "--namespace", "prod", "--kube-version", "1.34.0", *values)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -130,3 +135,44 @@ def test_numbers_and_switches_of_a_values_file_reach_the_node(tmp_path: Path) ->
     assert (config.auto_scan, config.auto_scan_interval_s) == (False, 0.5)
     assert config.destinations == ()
     assert config.zk_servers == "zookeeper:2181"
+
+
+def notes(tmp_path: Path, *values: str) -> str:
+    """Return what helm prints after an installation. Only templates are rendered without a cluster."""
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\ntext: |\n{indent(text, '  ')}")
+    made = (yaml.safe_load(each) for each in re.split("^---$", rendered(*values, chart=chart), flags=re.MULTILINE))
+    (found,) = (each["text"] for each in made if each and each["kind"] == "Notes")
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "logins"),
+    [
+        (OPEN, ""),
+        (
+            PRODUCTION,
+            "--zk-auth-file /canal/secrets/zookeeper --token-file /canal/secrets/monitoring.token"
+            " --tls-ca /canal/tls/ca.crt",
+        ),
+        (
+            ("--set", "secretName=x", "--set-json", 'properties={"canal.zookeeper.tls":true}'),
+            "--zk-tls --user NAME --password-file FILE",
+        ),
+        (
+            (*OPEN, "--set-json", 'properties={"canal.zookeeper.sasl":"a:b","canal.zookeeper.tls.ca":"/canal/x"}'),
+            "--zk-sasl-file FILE --zk-tls-ca /canal/x",
+        ),
+    ],
+    ids=["open", "production", "accounts without a token", "a password in the values"],
+)
+def test_the_notes_print_a_status_command_with_the_logins_that_it_needs(
+    values: tuple[str, ...], logins: str, tmp_path: Path
+) -> None:
+    """`canal-ha status` has the options; a password that is written into the values is not printed."""
+    (command,) = re.findall("canal-ha status (.*)", notes(tmp_path, *values))
+    found = shlex.split(command)
+    assert found[0] == "--zk"
+    assert found[2:] == logins.split()
+    assert {each for each in found if each.startswith("--")} <= {name for each in status.params for name in each.opts}

@@ -41,3 +41,19 @@ canal.tls.ca: {{ printf "/canal/tls/%s" . }}
 canal.tls.ports: {{ .Values.tls.ports | join "," | quote }}
 {{- end }}
 {{- end }}
+
+{{- /* options with which `canal-ha status` in a pod sees the whole cluster */ -}}
+{{- define "canal-ha.status-options" -}}
+--zk {{ .Values.zookeeper.servers }}
+{{- range $key, $option := dict "canal.zookeeper.auth" "--zk-auth-file" "canal.zookeeper.sasl" "--zk-sasl-file" }}
+{{- with get $.Values.properties $key }} {{ $option }} {{ hasPrefix "${file:" . | ternary (. | trimPrefix "${file:" | trimSuffix "}") "FILE" }}{{ end }}
+{{- end }}
+{{- with get .Values.properties "canal.zookeeper.tls" }}{{ if eq (toString .) "true" }} --zk-tls{{ end }}{{ end }}
+{{- range $part := list "ca" "cert" "key" }}
+{{- with get $.Values.properties (printf "canal.zookeeper.tls.%s" $part) }} --zk-tls-{{ $part }} {{ . }}{{ end }}
+{{- end }}
+{{- if not .Values.insecure }}
+{{- with .Values.serviceMonitor.tokenKey }} --token-file /canal/secrets/{{ . }}{{ else }} --user NAME --password-file FILE{{ end }}
+{{- end }}
+{{- if and .Values.tls.secretName .Values.tls.caKey (has "admin" .Values.tls.ports) }} --tls-ca /canal/tls/{{ .Values.tls.caKey }}{{ end }}
+{{- end }}
