@@ -32,8 +32,7 @@ def message(text: str, *, lines: bool = False) -> str:
     lines: the text has several lines, which stay.
     """
     shown = _CONTROLS.sub(
-        lambda found: found[0] if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode(),
-        text[:MESSAGE_CHARACTERS],
+        lambda found: found[0] if lines and found[0] == "\n" else _escape(found), text[:MESSAGE_CHARACTERS]
     )
     return shown if len(text) <= MESSAGE_CHARACTERS else f"{shown}…"
 
@@ -45,8 +44,13 @@ def json_text(value: object, indent: int | None = None) -> str:
 
 
 def some(names: Iterable[str]) -> str:
-    """Return the first five names in printable characters, and how many more there are."""
+    """Return the first five names in printable characters of ASCII, and how many more there are."""
     rest = iter(names)
-    shown = ", ".join(excerpt(name.encode("ascii", "backslashreplace").decode()) for name in islice(rest, NAMES))
+    plain = (_CONTROLS.sub(_escape, name).encode("ascii", "backslashreplace").decode() for name in islice(rest, NAMES))
+    shown = ", ".join(map(excerpt, plain))
     more = sum(1 for _ in rest)
     return f"{shown} and {more} more" if more else shown
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()

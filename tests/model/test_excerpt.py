@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_ha.model.excerpt import MESSAGE_CHARACTERS, message
+from canal_ha.model.excerpt import EXCERPT_CHARACTERS, MESSAGE_CHARACTERS, message, some
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,16 @@ def test_a_message_of_several_lines_keeps_them_if_asked() -> None:
 def test_a_message_cannot_fill_a_terminal() -> None:
     """The end of a long one is left out."""
     assert message("x" * 10_000_000) == "x" * MESSAGE_CHARACTERS + "…"
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    """They are ASCII without control characters; a backslash stays, so that a pattern can be copied."""
+    assert (
+        some(["a\x1b[2J", "b\nc", "d\x7f\x9b", "größe", r"shop\..*"])
+        == r"a\x1b[2J, b\nc, d\x7f\x9b, gr\xf6\xdfe, shop\..*"
+    )
+
+
+def test_many_long_names_are_cut() -> None:
+    """Five are shown."""
+    assert some(["x" * 10_000] * 7) == ", ".join(["x" * (EXCERPT_CHARACTERS - 1) + "…"] * 5) + " and 2 more"
