@@ -22,7 +22,7 @@ from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, Queu
 from canal_ha.config.tls import unverified
 from canal_ha.errors import CanalError, ConfigError
 from canal_ha.meta.offline import CursorFiles
-from canal_ha.model.excerpt import some
+from canal_ha.model.excerpt import message, some
 from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
@@ -55,7 +55,7 @@ def command(conf: Path, sets: tuple[str, ...], strict: bool) -> None:
     failed = False
     for scope, finding in findings(config):
         failed |= finding.verdict is Verdict.FAILED or (strict and finding.verdict is Verdict.WARNING)
-        click.echo(f"{finding.verdict.value:8} {scope:14} {finding.what:14} {finding.text}")
+        click.echo(f"{finding.verdict.value:8} {scope:14} {finding.what:14} {message(finding.text)}")
     sys.exit(1 if failed else 0)
 
 

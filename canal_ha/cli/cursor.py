@@ -157,7 +157,9 @@ def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
         elif place.journal:  # no server to ask: the node that reads from there finds the event boundary
             source = cursor.of(place.part)
             if source is None:
-                raise click.UsageError(f"the cursor is {cursor}: give one source's position as 1/JOURNAL:OFFSET")
+                raise click.UsageError(
+                    f"the cursor is {printable(str(cursor))}: give one source's position as 1/JOURNAL:OFFSET"
+                )
             position = LogPosition(
                 place.journal, place.offset, address=source.address, port=source.port, part=place.part
             )
@@ -207,7 +209,7 @@ def delete(dry_run: bool, yes: bool, **given: Any) -> None:
             )
         _refuse_beside_node(chosen)
         cursor = chosen.cursors.read(chosen.destination, chosen.client_id)
-        at = f"its cursor {cursor}" if cursor else "it has no cursor"
+        at = printable(f"its cursor {cursor}") if cursor else "it has no cursor"
         if not allowed(chosen, f"delete the client id, {at}", dry_run=dry_run, yes=yes):
             return
         if chosen.owner:
@@ -274,7 +276,7 @@ def choose(
 
 
 def describe(chosen: Chosen, cursor: LogPosition) -> str:
-    """Describe one cursor, one fact a line."""
+    """Describe one cursor, one fact a line. Anybody may have written it into ZooKeeper."""
     lines = [f"{chosen.destination}, client {chosen.client_id}: {cursor}"]
     for each in cursor.parts:
         source = f"{each.part}, {each.address}:{each.port}: " if each.part else ""
@@ -287,14 +289,14 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         if each.gtid:
             lines.append(f"{source}GTID set {each.gtid}")
     if cursor.mark:
-        lines.append(f"mark of its client: {printable(cursor.mark)}")
+        lines.append(f"mark of its client: {cursor.mark}")
     if chosen.instance is not None:
         try:
             read = chosen.as_read(chosen.instance, cursor)
-            lines.append(elsewhere(read, cursor) or _ask_source(read, lambda view: view.reach(cursor)))
+            lines += (elsewhere(read, cursor) or _ask_source(read, lambda view: view.reach(cursor))).split("\n")
         except CanalError as error:
             lines.append(f"the source did not answer: {error}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _cursor(chosen: Chosen) -> LogPosition:
@@ -320,7 +322,7 @@ def allowed(chosen: Chosen, change: str, *, dry_run: bool, yes: bool) -> bool:
     """Return whether to make a change. Ask on a terminal. Raises click.UsageError without one, and click.Abort.
 
     chosen: the cursor.
-    change: what happens to it, behind `would`.
+    change: what happens to it, behind `would`; printable.
     dry_run, yes: as in the options.
     """
     would = f"{chosen.destination}, client {chosen.client_id}: would {change}"
@@ -347,10 +349,11 @@ def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run
     _refuse_beside_node(chosen)
     if chosen.instance is not None and not chosen.instance.decode.gtid_on:
         position = replace(position, gtid="")
-    if not allowed(chosen, f"move from {cursor} to {position}", dry_run=dry_run, yes=yes):
+    way = printable(f"from {cursor} to {position}")
+    if not allowed(chosen, f"move {way}", dry_run=dry_run, yes=yes):
         return
     chosen.cursors.write(chosen.destination, chosen.client_id, position)
-    click.echo(f"{chosen.destination}, client {chosen.client_id}: moved from {cursor} to {position}")
+    click.echo(f"{chosen.destination}, client {chosen.client_id}: moved {way}")
 
 
 def _listens(host: str, port: int) -> bool:

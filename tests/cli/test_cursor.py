@@ -29,6 +29,21 @@ def test_a_clients_mark_cannot_steer_the_operators_terminal(tmp_path: Path) -> N
     assert mark == r"mark of its client: \x1b[2J\nexample, client 7: \u202e"
 
 
+@pytest.mark.parametrize("change", ["show", "delete --dry-run", "delete", "delete --yes"])
+def test_a_cursor_cannot_steer_the_operators_terminal(conf: Path, change: str) -> None:
+    """Its journal, addresses and GTID set are shown with escapes, also where the command asks whether to go on."""
+    forged = "\x1b[2J\nexample, client 7: \u202e"
+    cursors = {1001: LogPosition(f"bin{forged}", 4, gtid=forged, address=forged, part=1)}
+    cursors[1001] = cursors[1001].beside([LogPosition(f"bin{forged}", 5, address=forged, part=2)])
+    clients = {1001: ClientIdentity("example", 1001, "")}
+    (conf / "example" / "meta.dat").write_text(meta_text("example", Snapshot(clients, cursors)))
+    code, text = cursor(*change.split(), "--conf", str(conf), "--destination", "example", "--client-id", "1001")
+    assert code == (2 if change == "delete" else 0)
+    assert r"1/bin\x1b[2J\nexample, client 7: \u202e:4, 2/bin\x1b[2J" in text.replace("\n", " ")
+    assert "".join(text.split("\n")).isprintable()
+    assert "\nexample, client 7" not in text
+
+
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
     """Return the configuration of a stopped node whose files have the clients 1001 and 1002."""
@@ -47,6 +62,20 @@ def cursor(*arguments: str) -> tuple[int, str]:
     """Run the command without a terminal; return its exit code and its output."""
     ended = CliRunner().invoke(group, ["cursor", *arguments])
     return ended.exit_code, ended.output or str(ended.exception)
+
+
+def test_a_cursor_cannot_steer_the_terminal_of_check(conf: Path) -> None:
+    """`canal-ha check` prints each finding on one line."""
+    ours, theirs = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    (conf / "example" / "instance.properties").write_text(
+        f"canal.instance.master.address = {ours}\ncanal.instance.standby.address = {theirs}\n"
+    )
+    port = int(theirs.rpartition(":")[2])
+    cursors = {1001: LogPosition("bin\x1b[2J\nOK", 4, address="127.0.0.1", port=port)}
+    clients = {1001: ClientIdentity("example", 1001, "")}
+    (conf / "example" / "meta.dat").write_text(meta_text("example", Snapshot(clients, cursors, servers=(ours,))))
+    text = CliRunner().invoke(group, ["check", "--conf", str(conf)]).output
+    assert rf"client 1001 at bin\x1b[2J\nOK:4: a position of {theirs}" in text
 
 
 def test_no_client_id_is_guessed(conf: Path) -> None:

@@ -195,6 +195,27 @@ def test_a_client_id_is_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database
 
 
 @pytest.mark.real
+def test_a_forged_cursor_in_zookeeper_cannot_steer_the_operators_terminal(zookeeper: ZooKeeper, database: str) -> None:
+    """`show`, `set` and its refusals print escapes for what steers a terminal."""
+    hosts = f"{zookeeper.hosts}/{database}"
+    at = LogPosition("bin\x1b[2J\nexample, client 7: \u202e", 4)
+    with BlockingZnodes(hosts, read_only=False) as znodes:
+        znodes.ensure(tree.client("example", 1001))
+        znodes.transaction([Create(tree.cursor("example", 1001), at.to_json(with_type=True).encode())])
+    by_zk = ("--destination", "example", "--zk", hosts)
+    for words, said in (
+        (("show",), "example, client 1001: bin"),
+        (("set", *ID, "--to", "mysql-bin.000001:4", "--dry-run"), "would move from bin"),
+        (("set", *ID, "--to", "mysql-bin.000001:4"), "would move from bin"),
+        (("set", *ID, "--to", "2/mysql-bin.000001:4", "--yes"), "the cursor is bin"),
+        (("set", *ID, "--to", "mysql-bin.000001:4", "--yes"), "moved from bin"),
+    ):
+        _, text = cursor(words[0], *by_zk, *words[1:])
+        assert rf"{said}\x1b[2J\nexample, client 7: \u202e:4" in text
+        assert "".join(text.split("\n")).isprintable()
+
+
+@pytest.mark.real
 def test_a_client_id_in_use_is_not_deleted(mysql: SqlServer, zookeeper: ZooKeeper, database: str) -> None:
     """ZooKeeper names the process that is active, also while no node runs. One that begins meanwhile counts too."""
     hosts = f"{zookeeper.hosts}/{database}"
