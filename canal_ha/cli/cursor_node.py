@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.tls import ClientTls
-from canal_ha.errors import CanalError, PositionLost, ServerRefused
+from canal_ha.errors import CanalError, NodeUnreachable, PositionLost, ServerRefused
+from canal_ha.model.excerpt import some
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -27,14 +28,26 @@ class ClientLogin:
     password: str = ""
     tls: ClientTls | None = None
 
+    @property
+    def safe_anywhere(self) -> bool:
+        """Whether it may go to an address that a stranger named; only a certificate tells that it is a node."""
+        return not self.user or bool(self.tls and self.tls.ca_file)
+
 
 @dataclass(frozen=True, slots=True)
 class OwningNode:
-    """The node that runs a destination. address: host:port; destination: its name."""
+    """The node that runs a destination.
+
+    address: host:port.
+    destination: its name.
+    login: of an account there.
+    open_paths: znodes that everybody may change, for which the login must not go to the address; () if it may.
+    """
 
     address: str
     destination: str
     login: ClientLogin
+    open_paths: tuple[str, ...] = ()
 
     def check(self, place: str) -> str:
         """Return why the node could not tell whether its source has a position; "" if it has.
@@ -54,11 +67,19 @@ class OwningNode:
         return ""
 
     def forget(self, client_id: int) -> None:
-        """Let the node delete a client id with its cursor and filter. Raises the connector's errors."""
+        """Let the node delete a client id with its cursor and filter.
+
+        Raises the connector's errors, and NodeUnreachable if the login must not go there.
+        """
         with self._connector(client_id) as connector:
             connector.unsubscribe()
 
     def _connector(self, client_id: int) -> SimpleConnector:
+        if self.open_paths:
+            raise NodeUnreachable(
+                f"the login was not sent to {self.address}, because everybody may change {some(self.open_paths)} in"
+                " ZooKeeper: run zk/acl.sh, or use TLS and give --tls-ca"
+            )
         return SimpleConnector(
             *split_address(self.address),
             self.destination,
@@ -73,6 +94,10 @@ class OwningNode:
 
 def owner_of(znodes: BlockingZnodes, destination: str, login: ClientLogin) -> OwningNode | None:
     """Return the node that runs a destination; None if no node does. Raises ZooKeeperUnavailable."""
-    node = znodes.get(tree.running(destination))
-    running = tree.RunningData.from_bytes(node.data) if node else None
-    return OwningNode(running.address, destination, login) if running else None
+    path = tree.running(destination)
+    node = znodes.get(path)
+    if node is None:
+        return None
+    named_by = (tree.ROOT, tree.DESTINATIONS, tree.destination(destination), path)
+    open_paths = () if login.safe_anywhere else znodes.open_to_all(named_by)
+    return OwningNode(tree.RunningData.from_bytes(node.data).address, destination, login, open_paths)

@@ -6,18 +6,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socketserver import BaseRequestHandler, TCPServer
 
 import pytest
+from click.testing import CliRunner
 
 from canal_ha.cli import overview
+from canal_ha.cli.main import group
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_http import fetch
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import NodeUnreachable
+from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import OPEN, BlockingZnodes
 from lab import ZooKeeper
+from lab.certificates import Authority
 from lab.ports import LOOPBACK
 
 LOGIN = HttpAccess("boss", "geheim")
@@ -76,3 +82,60 @@ def test_an_address_that_anybody_can_write_into_zookeeper_gets_no_login(
         (node,) = overview.look(znodes, access).nodes
         assert len(got) == logins
         assert ("zk/acl.sh" in node.problem) == (not logins)
+
+
+@contextmanager
+def accepting() -> Iterator[tuple[str, list[str]]]:
+    """Yield the address of a stranger's data port, and who has connected to it. It closes each connection."""
+    got: list[str] = []
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            got.append(self.client_address[0])
+
+    with TCPServer((LOOPBACK, 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"{LOOPBACK}:{server.server_address[1]}", got
+        server.shutdown()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("znodes_of", "logged_in", "tls", "connections"),
+    [(OPEN, True, False, 0), (OPEN, False, False, 1), (ZooKeeperAccess("u:p"), True, False, 1), (OPEN, True, True, 1)],
+    ids=["open", "open, without a login", "of an account", "open, with TLS"],
+)
+def test_a_data_port_that_anybody_can_write_into_zookeeper_gets_no_login(
+    zookeeper: ZooKeeper,
+    znodes_of: ZooKeeperAccess,
+    logged_in: bool,
+    tls: bool,
+    connections: int,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    """`canal-ha cursor --zk` refuses to delete a client id there, and moves a cursor without a check; it says why."""
+    hosts = f"{zookeeper.hosts}/{database}"
+    (tmp_path / "password").write_text("geheim\n")
+    (tmp_path / "zookeeper").write_text("u:p\n")
+    options = ["--zk", hosts, "--destination", "example", "--client-id", "1001", "--yes"]
+    options += ["--zk-auth-file", str(tmp_path / "zookeeper")] if znodes_of is not OPEN else []
+    options += ["--user", "boss", "--password-file", str(tmp_path / "password")] if logged_in else []
+    options += ["--tls-ca", str(Authority(tmp_path).file)] if tls else []
+    with BlockingZnodes(hosts, znodes_of, read_only=False) as znodes, accepting() as (address, got):
+        running, cursor = tree.running("example"), tree.cursor("example", 1001)
+        znodes.ensure(tree.client("example", 1001))
+        znodes.transaction(
+            [
+                Create(running, tree.RunningData(address).to_bytes(), ephemeral=True),
+                Create(cursor, LogPosition("bin.000001", 4).to_json(with_type=True).encode()),
+            ]
+        )
+        deleted = CliRunner().invoke(group, ["cursor", "delete", *options])
+        assert isinstance(deleted.exception, NodeUnreachable) == (not connections), deleted.exception
+        assert ("zk/acl.sh" in str(deleted.exception)) == (not connections)
+        assert len(got) == connections
+        moved = CliRunner().invoke(group, ["cursor", "set", *options, "--to", "bin.000002:4"])
+        assert moved.exit_code == 0, moved.output
+        assert ("not sent" in moved.output) == (not connections)
+        assert len(got) == 2 * connections
