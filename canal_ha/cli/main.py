@@ -18,7 +18,7 @@ COMMANDS = {
     "decode": "Turn binlog files into rows or entries, without a server.",
     "cursor": "Show cursors of clients, move one, or delete one.",
     "snapshot": "Read the existing rows of tables into a client's stream.",
-    "destination": "Show where destinations run; move, pause and resume them.",
+    "destination": "Show where destinations run; add, move, pause, resume and remove them.",
     "source": "Move a running destination between its master and its standby.",
     "filter": "Try a table filter before a client uses it.",
     "check": "Check a configuration and the servers that it names.",

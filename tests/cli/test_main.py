@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -29,6 +31,14 @@ def test_every_command_is_there(name: str) -> None:
     result = CliRunner().invoke(group, [name, "--help"])
     assert result.exit_code == 0
     assert " ".join(result.output.split()).count(COMMANDS[name].rstrip(".")[:30]) == 1
+
+
+def test_the_list_of_commands_says_what_destination_can_do() -> None:
+    """Its line names every command that changes one destination."""
+    placements = group.get_command(click.Context(group), "destination")
+    assert isinstance(placements, click.Group)
+    changes = {*placements.commands} - {"list", "rebalance"}
+    assert changes <= {*re.findall("[a-z]+", COMMANDS["destination"])}
 
 
 def test_the_version_is_an_option_too() -> None:
