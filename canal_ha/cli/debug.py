@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -52,6 +53,9 @@ def bundle_(
     tokens and keys of the configuration appear as ***, also in logs. It has no rows of tables; filters, names of tables
     and addresses remain, and statements if logs have them. Only you can read the file. What cannot be read is left out,
     and named.
+
+    Exit codes: 0 there is a bundle; 1 there is none, or the configuration could not be loaded, so that the bundle lacks
+    the node; 2 wrong usage.
     """
     if conf is None and zk is None:
         raise click.UsageError("give --conf, --zk, or both")
@@ -60,11 +64,13 @@ def bundle_(
     access = http_access(user, password_file, tls_ca, token_file)
     bundle = Bundle()
     bundle_parts.about(bundle)
+    loaded = True
     if conf is not None:
         try:
             config = load_usable(conf, (), os.environ)
         except CanalError as error:
             bundle.problem("configuration", error)
+            loaded = False
         else:
             zk = zk or config.zk_servers
             if not (zk_access.named or zk_access.secured):
@@ -80,3 +86,10 @@ def bundle_(
     for problem in bundle.problems:
         click.echo(f"   missing  {message(bundle.redacted(problem))}")
     click.echo(f"{path}: {size(written)}. Look through it before you send it to anybody")
+    if not loaded:
+        click.echo(
+            f"canal-ha: {conf} could not be loaded, so the bundle has nothing of the node: correct --conf or the file"
+            " above, and make another bundle",
+            err=True,
+        )
+        sys.exit(1)

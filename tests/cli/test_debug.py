@@ -173,10 +173,13 @@ def test_a_bundle_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_needs_to_know_of_what(tmp_path: Path) -> None:
-    """Without --conf and --zk there is nothing to collect; a configuration with an error is named, not fatal."""
+    """Without --conf and --zk there is nothing to collect. Without the configuration the bundle is not what was meant:
+    it is written, the reason is named, and the command fails.
+    """
     assert "give --conf, --zk, or both" in CliRunner().invoke(group, ["debug", "bundle"]).output
     out = tmp_path / "x.tar.gz"
     ended = CliRunner().invoke(group, ["debug", "bundle", "--conf", str(tmp_path / "none"), "--out", str(out)])
-    assert ended.exit_code == 0
+    assert ended.exit_code == 1
     assert "missing  configuration: " in ended.output
+    assert "has nothing of the node: correct --conf" in ended.output.splitlines()[-1]
     assert "about.json" in members(out)
