@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from deploy.demo.show import headline, say, statement
 from lab import Client, MariaDB, Node, SqlServer, StartFailed, ZooKeeper, follow
 from lab.mysql import ADMIN
+from lab.node import PROGRAM
 
 DESTINATION = "example"
 TABLE = "shop.orders"
@@ -34,11 +36,12 @@ class Playground:
         """Return what a person can do with it."""
         url = f"http://127.0.0.1:{self.node.admin_port}"
         mysql = f"MYSQL_PWD={ADMIN} mysql --host=127.0.0.1 --port={self.server.port} --user={ADMIN} shop"
+        program = shlex.quote(PROGRAM)  # in the virtual environment, which the reader's shell may not have activated
         return (
             f"the page of the cluster:  {url}/\n"
             f"your own statements:      {mysql}\n"
-            f"the status:               canal-ha status --url {url}\n"
-            f"one more client:          canal-ha client --server {self.node.address} --destination {DESTINATION}"
+            f"the status:               {program} status --url {url}\n"
+            f"one more client:          {program} client --server {self.node.address} --destination {DESTINATION}"
             " --client-id 1002\n"
             "Ctrl-C ends everything."
         )

@@ -73,6 +73,9 @@ def test_the_playground_prints_changed_rows_and_ends_everything_on_ctrl_c(tmp_pa
         page = re.search(r"http://127.0.0.1:(\d+)/$", printed, re.MULTILINE)
         ports = {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", printed)}
         assert page, printed
+        (command,) = re.findall("the status: *(.*)", printed)  # copied into a shell without the virtual environment
+        status = subprocess.run(command, shell=True, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+        assert "example" in status.stdout, status.stderr
         assert "<html" in urllib.request.urlopen(page[0], timeout=20).read().decode()
         os.killpg(process.pid, end)
         assert process.wait(60) == 0, "".join(lines)
