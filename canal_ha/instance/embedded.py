@@ -8,6 +8,7 @@ from typing import TypeVar
 from twisted.internet.defer import Deferred
 
 from canal_ha.errors import NotRunningHere
+from canal_ha.instance.endings import Endings
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus
@@ -44,11 +45,15 @@ class Embedded:
         self.batch_ids = batch_ids or BatchIds()
         self._running: dict[str, Instance] = {}
         self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
+        self._endings = Endings()
         self._demand = demand
         self._configured = configured
 
     async def start(self, instance: Instance) -> None:
         """Start an instance and serve it. If the start fails, the destination is not served.
+
+        If the instance before it is stopping, wait for its end, because its last flush writes the cursors that this one
+        loads. A stop is bounded: see LAST_FLUSH_S.
 
         The source of a failed start may have been asked already, and is closed. Everybody who waits for the start waits
         for that too, even if this call is cancelled meanwhile.
@@ -56,6 +61,7 @@ class Embedded:
         destination = instance.config.destination
         self._starting[destination] = []
         try:
+            await self._endings.over(destination)
             await instance.start()
         except Exception:
             closing: Deferred[None] = Deferred.fromCoroutine(instance.stop(flush=False))
@@ -80,7 +86,12 @@ class Embedded:
         await self._start_of(destination)
         instance = self._running.pop(destination, None)
         if instance:
-            await instance.stop(flush=flush)
+            with self._endings.of(destination):
+                await instance.stop(flush=flush)
+
+    async def ended(self, destination: str) -> None:
+        """Wait until no instance of the destination is stopping here. Its files are quiet then."""
+        await self._endings.over(destination)
 
     def running(self, destination: str) -> Instance | None:
         """The instance that serves this destination here, if any."""

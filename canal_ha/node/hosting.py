@@ -15,6 +15,7 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.endings import Endings
 from canal_ha.instance.instance import Instance
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.assembly import Assembly
@@ -54,6 +55,7 @@ class Hosting:
         self.queues = Queues(reactor, embedded, self._log)
         self._stopping = self.halted = False
         self.claims: Counter[str] = Counter()
+        self._endings = Endings()  # of queues, then of instances
         self._under_way: set[str] = set()  # destinations that are starting, or wait for the next attempt
 
     @property
@@ -83,8 +85,14 @@ class Hosting:
         """Stop serving. In an orderly stop, flush the cursors while this node still owns them."""
         self._log.event(destination, "instance.stopping", reason=reason.value)
         self._audit.note("release", destination=destination, details={"reason": reason.value})
-        await self.queues.stop(destination, orderly=reason.orderly)
-        await self._embedded.stop(destination, flush=reason.orderly)
+        with self._endings.of(destination):
+            await self.queues.stop(destination, orderly=reason.orderly)
+            await self._embedded.stop(destination, flush=reason.orderly)
+
+    async def ended(self, destination: str) -> None:
+        """Wait until nothing of the destination is stopping here: nobody writes its cursors any more."""
+        await self._endings.over(destination)
+        await self._embedded.ended(destination)
 
     async def flush(self) -> None:
         """Make durable what clients have acknowledged by now. Without an answer go on after a moment."""
@@ -99,7 +107,11 @@ class Hosting:
     # ---- without a cluster
 
     async def start_alone(self, destination: str) -> None:
-        """Serve a configured destination, unless it is paused. If it cannot start or gives up, try again later."""
+        """Serve a configured destination, unless it is paused. If it cannot start or gives up, try again later.
+
+        Where it is stopping, wait for the end first. What is configured then counts.
+        """
+        await self.ended(destination)
         config = self.configured.get(destination)
         if config is None or self._stopping or self.halted:
             return
@@ -126,13 +138,15 @@ class Hosting:
 
     async def stop_alone(self, destination: str) -> None:
         """Stop a destination that `start_alone` has started. One that does not run is no error."""
-        await self.queues.stop(destination, orderly=True)
-        await self._embedded.stop(destination)
+        with self._endings.of(destination):
+            await self.queues.stop(destination, orderly=True)
+            await self._embedded.stop(destination)
 
     async def stop_all(self) -> None:
-        """Stop every instance here, in good order."""
+        """Stop every instance here, in good order. Wait for those that are stopping already."""
         self._stopping = True
         stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in self._embedded.destinations]
+        stops += [self.ended(destination) for destination in self._endings.destinations]
         await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
         self._assembly.close()
 

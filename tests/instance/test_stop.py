@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
-from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import CanalError, MetaWriteFailed, NotRunningHere
 from canal_ha.instance import instance as instance_module
 from canal_ha.instance.embedded import Embedded
@@ -92,31 +92,47 @@ class Heard(Silent):
 class Bench:
     """One instance behind an Embedded, in virtual time."""
 
-    def __init__(self, *, snapshot: Snapshot | None = None, flush_period_ms: int = 1000, rows: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot | None = None,
+        flush_period_ms: int = 1000,
+        rows: bool = False,
+        position_lost: WhenLost = WhenLost.FAIL,
+    ) -> None:
         self.clock = OneThread()
         self.lease = Lease()
         self.held: list[Deferred[Any]] | None = None  # calls that the pool does not get to
         self.store = Store(snapshot)
         self.embedded = Embedded()
         OpenFeeds.open.clear()
-        heard = Heard()
-        self.events = heard.events
+        self._heard = Heard()
+        self.events = self._heard.events
+        self._config = InstanceConfig(
+            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, position_lost=position_lost
+        )
+        self._flush_period_ms = flush_period_ms
+        self._rows = rows
+        self.instance = self.another()
+        now(self.embedded.start(self.instance))
+
+    def another(self) -> Instance:
+        """Return an instance of the destination that has not started."""
 
         def open_feed(request: FeedRequest) -> Feed:
-            return PromptFeed(request, [transactions(2)]) if rows else OpenFeeds(request, [])
+            return PromptFeed(request, [transactions(2)]) if self._rows else OpenFeeds(request, [])
 
-        self.instance = Instance(
-            InstanceConfig("example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE),
+        return Instance(
+            self._config,
             PlainOrigin(Begins(), open_feed),
             lambda edits: self.store,
             self.lease,
             self.clock,
             run_blocking=self.blocking,
-            log=heard,
-            flush_period_ms=flush_period_ms,
+            log=self._heard,
+            flush_period_ms=self._flush_period_ms,
             batch_ids=self.embedded.batch_ids,
         )
-        now(self.embedded.start(self.instance))
 
     def blocking(self, call: Callable[[], T], /) -> Deferred[T]:
         """Run the call at once, or hold it back while there is a list."""
@@ -165,6 +181,39 @@ def test_acknowledged_rows_do_not_come_again_when_zookeeper_reconnects_during_an
     bench.pass_time(1.0)
     assert stopped == [None]
     assert bench.store.snapshot.cursors == {1001: cursor}
+
+
+def test_acknowledged_rows_do_not_come_again_when_a_destination_starts_while_it_stops() -> None:
+    """The start waits for the last flush, and a request waits for the start."""
+    bench = Bench()
+    cursor = bench.acknowledged()
+    bench.store.gate = gate = Deferred[None]()
+    stopped = begun(bench.embedded.stop("example"))
+    started = begun(bench.embedded.start(bench.another()))
+    ended = begun(bench.embedded.ended("example"))
+    subscribed = begun(bench.embedded.subscribe(IDENTITY))
+    assert (stopped, started, ended, subscribed) == ([], [], [], [])
+    bench.store.gate = None
+    gate.callback(None)
+    assert (stopped, started, ended, subscribed) == ([None], [None], [None], [cursor])
+
+
+def test_a_start_that_waits_for_a_stop_can_be_given_up() -> None:
+    """Then nothing runs when the stop has ended, and the next start does not wait."""
+    bench = Bench()
+    bench.acknowledged()
+    bench.store.gate = gate = Deferred[None]()
+    stopped = begun(bench.embedded.stop("example"))
+    start: Deferred[None] = Deferred.fromCoroutine(bench.embedded.start(bench.another()))
+    errors: list[type[BaseException]] = []
+    start.addCallbacks(lambda _: None, lambda failure: errors.append(type(failure.value)))
+    start.cancel()
+    assert errors == [CancelledError]
+    bench.store.gate = None
+    gate.callback(None)
+    assert stopped == [None]
+    assert bench.embedded.running("example") is None
+    assert begun(bench.embedded.start(bench.another())) == [None]
 
 
 @pytest.mark.parametrize("lease_ends", [False, True])
