@@ -698,8 +698,12 @@ class Instance:
             return
         if self._stopped or client_id not in self._streams:
             return
+        now = self.meta.cursor(client_id)
+        if now is None or (now, now.server) != (cursor, cursor.server):
+            self._streams[client_id].search_over()  # somebody has moved it: it counts
+            return
         self.meta.reset(
-            client_id, replace(instead, mark="", snapshot=cursor.snapshot)
+            client_id, replace(instead, mark="", snapshot=now.snapshot)
         )  # the mark of the old cursor says nothing about this position
         self._streams[client_id].rewind()
         self._log.event(

@@ -283,8 +283,12 @@ class Stream:
 
     def not_found(self, error: CanalError) -> None:
         """Nobody could find another cursor; the next GET asks again."""
-        self._finding = False
+        self.search_over()
         self._fail_waiting(error)
+
+    def search_over(self) -> None:
+        """The search for another cursor has ended; a lost position begins the next one."""
+        self._finding = False
 
     @property
     def silent_s(self) -> float:
