@@ -92,6 +92,13 @@ class NotSubscribed(CanalError):
         )
 
 
+class ClientConnected(CanalError):
+    """An operator deletes a client id with which somebody is connected. who: the client's address."""
+
+    def __init__(self, destination: str, client_id: int, who: str) -> None:
+        super().__init__(f"client {client_id} of {destination} is in use by {who}: stop that process first")
+
+
 class CursorReplaced(CanalError):
     """The stream began again after this connection subscribed, mostly at another cursor; the client must reconnect."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred
@@ -34,6 +35,7 @@ class Embedded:
         demand: Callable[[str], Awaitable[None]] | None = None,
         configured: Callable[[str], bool] = lambda destination: False,
         batch_ids: BatchIds | None = None,
+        connected: Callable[[str, int], str] = lambda destination, client_id: "",
     ) -> None:
         """Begin without instances.
 
@@ -41,6 +43,7 @@ class Embedded:
             that canal's clients send before it; may start the destination (a lazy one) or do nothing.
         configured: whether a destination could run here.
         batch_ids: gives the ids of batches; None: new ones.
+        connected: who is connected with a client id of a destination; "" if nobody is.
         """
         self.batch_ids = batch_ids or BatchIds()
         self._running: dict[str, Instance] = {}
@@ -48,6 +51,7 @@ class Embedded:
         self._endings = Endings()
         self._demand = demand
         self._configured = configured
+        self._connected = connected
 
     async def start(self, instance: Instance) -> None:
         """Start an instance and serve it. If the start fails, the destination is not served.
@@ -131,7 +135,8 @@ class Embedded:
 
     async def delete_cursor(self, destination: str, client_id: int, *, dry_run: bool) -> LogPosition:
         """See Instance.delete_cursor. Raises NotRunningHere."""
-        return await self._here(destination).delete_cursor(client_id, dry_run=dry_run)
+        connected = partial(self._connected, destination, client_id)
+        return await self._here(destination).delete_cursor(client_id, connected, dry_run=dry_run)
 
     async def tables(self, destination: str) -> Sequence[tuple[str, str]]:
         """See Instance.tables. Raises NotRunningHere."""

@@ -24,6 +24,7 @@ from canal_ha.decode.filters import effective
 from canal_ha.decode.privacy import privacy_of
 from canal_ha.errors import (
     CanalError,
+    ClientConnected,
     Fenced,
     LocalProtocolError,
     MetaWriteFailed,
@@ -328,14 +329,17 @@ class Instance:
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """End the client's stream and delete its cursor and filter durably."""
         async with self._subscribing.of(identity.client_id):
-            self._check()
-            stream = self._streams.pop(identity.client_id, None)
-            self._accounts.pop(identity.client_id, None)
-            self._compiled.pop(identity.client_id, None)
-            if stream:
-                stream.close(NotSubscribed(self.config.destination, identity.client_id))
-            await self.meta.unsubscribe(identity.client_id)
-            self._tell_readable()
+            await self._remove(identity.client_id)
+
+    async def _remove(self, client_id: int) -> None:
+        self._check()
+        stream = self._streams.pop(client_id, None)
+        self._accounts.pop(client_id, None)
+        self._compiled.pop(client_id, None)
+        if stream:
+            stream.close(NotSubscribed(self.config.destination, client_id))
+        await self.meta.unsubscribe(client_id)
+        self._tell_readable()
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
@@ -511,19 +515,27 @@ class Instance:
             await self._flush_now(client_id)
         return cursor, position
 
-    async def delete_cursor(self, client_id: int, *, dry_run: bool) -> LogPosition:
+    async def delete_cursor(self, client_id: int, connected: Callable[[], str], *, dry_run: bool) -> LogPosition:
         """Remove a client with its cursor and filter, for an operator, and return the cursor.
 
+        A client that reads would subscribe again as a new one, at the newest position, and miss rows.
+
         client_id: the client's.
+        connected: returns who is connected with the client id; "" if nobody is. It is asked when no SUBSCRIBE of the
+            client id is under way, and nothing comes between its answer and the end of the stream.
         dry_run: only return it.
-        Raises NotSubscribed, MetaWriteFailed.
+        Raises NotSubscribed, ClientConnected, MetaWriteFailed.
         """
-        self._check()
-        cursor = self.meta.cursor(client_id)
-        if cursor is None:
-            raise NotSubscribed(self.config.destination, client_id)
-        if not dry_run:
-            await self.unsubscribe(ClientIdentity(self.config.destination, client_id))
+        async with self._subscribing.of(client_id):
+            self._check()
+            cursor = self.meta.cursor(client_id)
+            if cursor is None:
+                raise NotSubscribed(self.config.destination, client_id)
+            if who := connected():
+                raise ClientConnected(self.config.destination, client_id, who)
+            if dry_run:
+                return cursor
+            await self._remove(client_id)
             self._log.event(self.config.destination, "client.removed", client_id=client_id, position=str(cursor))
         return cursor
 

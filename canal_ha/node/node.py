@@ -84,7 +84,12 @@ class Node:
         self._accounts = AccountsFile(config, reactor, self._audit)
         self._entrance = Entrance(lambda: self._accounts.accounts, reactor, self._audit)
         self._certificates = Certificates(config.tls, self._entrance.certificate_refused) if config.tls else None
-        self.embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured, batch_ids)
+        self.embedded = Embedded(
+            self._demanded,
+            lambda destination: destination in self._hosting.configured,
+            batch_ids,
+            lambda destination, client_id: self._service.connected(destination, client_id),
+        )
         self._hosting = Hosting(config, reactor, self.embedded, self._audit)
         self._service = CanalService(
             self.embedded,

@@ -104,6 +104,7 @@ class Conversation:
         idle: the limits of the connection, which the client can set.
         """
         self.reading: LastRead | None = None
+        self.subscribed: ClientIdentity | None = None
         self._session = session
         self._visitor = visitor
         self._shared = shared
@@ -153,7 +154,7 @@ class Conversation:
     def client_gone(self) -> None:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
-        self.reading = None
+        self.reading = self.subscribed = None
         self._logged_in()
         self._end_read()
         self._let_go()
@@ -357,6 +358,7 @@ class Conversation:
                     self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
+                    self.subscribed = identity  # before it waits: nobody may delete the client id from now on
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
                     cursor = await destinations.subscribe(
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot

@@ -97,6 +97,12 @@ class CanalConnection(Protocol):
         """What the client read last; None before its first GET."""
         return self._conversation.reading
 
+    def uses(self, destination: str, client_id: int) -> bool:
+        """Return whether the client has subscribed with this client id, or reads with it."""
+        reading, subscribed = self._conversation.reading, self._conversation.subscribed
+        identities = (subscribed, reading.identity if reading and not reading.private else None)
+        return any(each and (each.destination, each.client_id) == (destination, client_id) for each in identities)
+
     @property
     def certified(self) -> Collection[str]:
         """The names in the client's certificate, once its TLS handshake is over."""

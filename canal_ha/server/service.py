@@ -176,6 +176,11 @@ class CanalService(ServerFactory):
                 found.append(ReaderStatus(reading.identity.client_id, account, address, reading.private))
         return tuple(sorted(found, key=astuple))
 
+    def connected(self, destination: str, client_id: int) -> str:
+        """Return the address of a client that is connected with this client id; "" if none is."""
+        addresses = [each.who[1] for each in self._open if each.uses(destination, client_id)]
+        return min(addresses, default="")
+
     def buildProtocol(self, addr: IAddress | None) -> CanalConnection | RefusedConnection | None:
         """Return a connection for a new client; None closes it at once."""
         here = self._listening.getHost() if self._listening else None

@@ -41,12 +41,15 @@ def test_a_cursor_moves_under_a_client_and_is_deleted(mariadb: MariaDB, database
             back = {"client_id": 1001, "action": "set", "to": f"{start[0]}:{start[1]}"}
             planned = ask({**back, "dry_run": True})
             assert (planned["after"], planned["dry_run"], cursor()) == (f"{start[0]}:{start[1]}", True, after)
+            with pytest.raises(LocalProtocolError, match="client 1001 of example is in use by"):
+                ask({"client_id": 1001, "action": "delete"})
             assert ask(back)["after"] == f"{start[0]}:{start[1]}"
             assert column(read(client, 2)) == [1, 2]
         with pytest.raises(LocalProtocolError, match="never subscribed"):
             ask({"client_id": 7, "action": "set", "to": "latest"})
         with pytest.raises(LocalProtocolError, match="has one source: omit 2/"):
             ask({**back, "to": "2/latest"})
+        until(lambda: not node.status()["destinations"][0]["readers"])
         ask({"client_id": 1001, "action": "delete", "dry_run": True})
         assert len(node.status()["destinations"][0]["streams"]) == 1
         assert ask({"client_id": 1001, "action": "delete"})["after"] == ""

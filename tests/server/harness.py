@@ -136,7 +136,7 @@ class Served:
         **service: Any,
     ) -> None:
         self.destination = destination
-        self.embedded = Embedded()
+        self.embedded = Embedded(connected=lambda *client: self.service.connected(*client))
         self.feeds: list[PushedFeed] = []
         self._backend = MemoryBackend()
         self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
