@@ -93,7 +93,7 @@ class NotSubscribed(CanalError):
 
 
 class ClientConnected(CanalError):
-    """An operator deletes a client id with which somebody is connected. who: the client's address."""
+    """An operator deletes a client id that a process uses. who: its address."""
 
     def __init__(self, destination: str, client_id: int, who: str) -> None:
         super().__init__(f"client {client_id} of {destination} is in use by {who}: stop that process first")

@@ -518,20 +518,23 @@ class Instance:
     async def delete_cursor(self, client_id: int, connected: Callable[[], str], *, dry_run: bool) -> LogPosition:
         """Remove a client with its cursor and filter, for an operator, and return the cursor.
 
-        A client that reads would subscribe again as a new one, at the newest position, and miss rows.
+        A client that reads would subscribe again as a new one, at the newest position, and miss rows. One in a cluster
+        has a lock, also while it is not connected.
 
         client_id: the client's.
         connected: returns who is connected with the client id; "" if nobody is. It is asked when no SUBSCRIBE of the
             client id is under way, and nothing comes between its answer and the end of the stream.
         dry_run: only return it.
-        Raises NotSubscribed, ClientConnected, MetaWriteFailed.
+        Raises NotSubscribed, ClientConnected, ZooKeeperUnavailable, MetaWriteFailed.
         """
         async with self._subscribing.of(client_id):
+            self._check()
+            held_by = await self.meta.holder(client_id)
             self._check()
             cursor = self.meta.cursor(client_id)
             if cursor is None:
                 raise NotSubscribed(self.config.destination, client_id)
-            if who := connected():
+            if who := connected() or held_by:
                 raise ClientConnected(self.config.destination, client_id, who)
             if dry_run:
                 return cursor

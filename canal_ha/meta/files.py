@@ -57,6 +57,10 @@ class FileBackend:
         await self._run_blocking(lambda: self._store(before, after))
         self._written = after
 
+    async def holder(self, client_id: int) -> str:
+        """Return "": only clients in a cluster have locks."""
+        return ""
+
     # ---- in another thread
 
     def _read(self) -> Snapshot:

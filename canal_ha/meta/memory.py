@@ -18,3 +18,7 @@ class MemoryBackend:
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend."""
         self.snapshot = apply(self.snapshot, changes)
+
+    async def holder(self, client_id: int) -> str:
+        """Return "": only clients in a cluster have locks."""
+        return ""

@@ -87,6 +87,10 @@ class MetaBackend(Protocol):
         """
         ...
 
+    async def holder(self, client_id: int) -> str:
+        """Return which process has the lock of a client id; "" if none has. Raises ZooKeeperUnavailable."""
+        ...
+
 
 class CursorLoss(Enum):
     """How a stored cursor got lost."""

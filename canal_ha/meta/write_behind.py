@@ -149,6 +149,11 @@ class Meta:
             self._due.discard(client_id)
             self._due_clients.discard(client_id)
 
+    async def holder(self, client_id: int) -> str:
+        """See MetaBackend."""
+        async with self._my_turn():
+            return await self._backend.holder(client_id)
+
     async def keep_start(self, position: LogPosition) -> None:
         """Keep the position where the first client will begin, unless a client has a cursor or a start is kept."""
         async with self._my_turn():

@@ -229,6 +229,11 @@ class ZnodeBackend:
             yield from (Subscribed(before.snapshot.clients[client_id]) for client_id in older)
         yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
+    async def holder(self, client_id: int) -> str:
+        """See MetaBackend. The lock is a child of the client's node, and goes with it when the client is removed."""
+        node = await self._znodes.get(tree.client_running(self._destination, client_id))
+        return "" if node is None else tree.RunningData.from_bytes(node.data).address or "a process"
+
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest.
 

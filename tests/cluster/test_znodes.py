@@ -661,6 +661,22 @@ def test_the_last_owner_writes_a_cursor_again_that_cannot_be_read(restore: bool)
     assert again.cursor() == 200
 
 
+def test_the_process_with_the_lock_of_a_client_id_is_known() -> None:
+    """The client writes its address there; it may be one that nobody can read."""
+    store = Store()
+    store.stage.do(store.backend.load)
+    path = tree.client_running("example", 1001)
+    assert store.stage.do(lambda: store.backend.holder(1001)) == ""
+    store.stage.do(lambda: store.operator.ensure(tree.client("example", 1001)))
+    for data, holder in (
+        (tree.RunningData("10.0.0.7:52011", client_id=1001).to_bytes(), "10.0.0.7:52011"),
+        (b"x", "a"),
+    ):
+        store.stage.do(lambda data=data: store.operator.transaction([Create(path, data)]))
+        assert store.stage.do(lambda: store.backend.holder(1001)).startswith(holder)
+        store.stage.do(lambda: store.operator.transaction([Delete(path)]))
+
+
 def test_an_unreadable_client_can_unsubscribe() -> None:
     """Its damaged nodes are deleted."""
     store = poisoned(tree.cursor("example", 7), b"what?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -10,7 +11,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig, WhenLost
-from canal_ha.errors import CanalError, MetaWriteFailed, NotRunningHere
+from canal_ha.errors import CanalError, ClientConnected, MetaWriteFailed, NotRunningHere
 from canal_ha.instance import instance as instance_module
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
@@ -53,6 +54,7 @@ class Store(MemoryBackend):
         self.away = False
         self.attempts = 0
         self.gate: Deferred[None] | None = None
+        self.locked_by = ""
 
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend."""
@@ -62,6 +64,10 @@ class Store(MemoryBackend):
         if self.gate is not None:
             await self.gate
         await super().write(changes)
+
+    async def holder(self, client_id: int) -> str:
+        """See MetaBackend."""
+        return self.locked_by
 
 
 class OpenFeeds(ReplayFeed):
@@ -317,6 +323,19 @@ def test_a_subscribe_during_an_unsubscribe_of_the_same_client_gets_a_durable_cur
     assert subscribed == [NoRows().newest()]
     assert bench.store.snapshot.cursors == {1001: NoRows().newest()}
     assert now(bench.embedded.get(IDENTITY, GetRequest(1, 0.0))).batch is None
+
+
+def test_the_cursor_of_a_client_with_a_lock_is_not_deleted() -> None:
+    """A client of a cluster may be between two connections. Its lock would go with its cursor."""
+    bench = Bench()
+    cursor = bench.acknowledged()
+    bench.store.locked_by = "10.0.0.7"
+    with pytest.raises(ClientConnected, match=re.escape("in use by 10.0.0.7: stop that process first")):
+        now(bench.embedded.delete_cursor("example", 1001, dry_run=False))
+    assert bench.instance.meta.cursor(1001) == cursor
+    bench.store.locked_by = ""
+    assert now(bench.embedded.delete_cursor("example", 1001, dry_run=False)) == cursor
+    assert bench.store.snapshot.clients == {}
 
 
 def test_hundreds_of_subscribes_that_wait_for_one_another_are_all_answered() -> None:
