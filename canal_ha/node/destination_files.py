@@ -200,6 +200,7 @@ class NodeFiles:
             await deferToThread(_retire, file, config.main_file, listing)
             if here and config.auto_scan:
                 await self._until(destination, lambda: destination not in self._hosting.configured)
+            await self._hosting.ended(destination)
             left = found = await deferToThread(look)  # a destination that ends writes its cursors
             if purge:
                 await self._forget(destination)
