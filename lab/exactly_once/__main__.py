@@ -5,8 +5,8 @@
 
 Each change has a value of its own. The printed table says how many changes are lost or doubled, and how many keys have
 their changes out of order. Kafka is read with read_committed. Rows over HTTP are read as a receiver keeps them, without
-those whose number came before. Victims get SIGKILL at random moments. Delta, Iceberg and Parquet are files here, and
-have no server.
+those whose number came before. Victims get SIGKILL at random moments while the pipeline reads. Delta, Iceberg and
+Parquet are files here, and have no server; they store no order of changes, so none is judged.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def show(verdict: Verdict) -> None:
         verdicts.append(verdict)
-        numbers = (verdict.kills, verdict.rows, verdict.lost, verdict.doubled, verdict.disordered)
-        print(f"{verdict.target:11} {verdict.victim:9}" + "".join(f"{number:10}" for number in numbers), flush=True)
+        order = "-" if verdict.disordered is None else verdict.disordered
+        numbers = (verdict.kills, verdict.rows, verdict.lost, verdict.doubled, order)
+        print(f"{verdict.target:11} {verdict.victim:9}" + "".join(f"{number:>10}" for number in numbers), flush=True)
 
     heads = ("kills", "rows", "lost", "doubled", "order")
     print(f"{'target':11} {'victim':9}" + "".join(f"{name:>10}" for name in heads), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -25,7 +26,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a target has. rows: changes at the source; the others count changes, and `disordered` keys."""
+    """What a target has.
+
+    rows: changes at the source; the others count changes.
+    disordered: keys; None if the target does not store the order in which it got changes.
+    """
 
     target: str
     victim: str
@@ -33,7 +38,7 @@ class Verdict:
     rows: int
     lost: int
     doubled: int
-    disordered: int
+    disordered: int | None
 
     @property
     def well(self) -> bool:
@@ -41,11 +46,22 @@ class Verdict:
         return not (self.lost or self.doubled or self.disordered)
 
 
-def judged(target: str, victim: str, kills: int, wanted: Sequence[Change], found: Sequence[Change]) -> Verdict:
-    """Compare the changes of a target with those of the source. Both are in order."""
+def judged(
+    target: str, victim: str, kills: int, wanted: Sequence[Change], found: Sequence[Change], *, ordered: bool = True
+) -> Verdict:
+    """Compare the changes of a target with those of the source, which are in order.
+
+    target, victim, kills: of the verdict.
+    wanted: the changes of the source.
+    found: those of the target.
+    ordered: whether they are in the order in which the target got them.
+    """
     here, there = Counter(wanted), Counter(found)
     lost, doubled = (here - there).total(), (there - here).total()
-    disordered = sum(by_key(wanted)[key] != by_key(found)[key] for key in by_key(wanted)) if not lost + doubled else 0
+    disordered = None
+    if ordered:
+        both = by_key(wanted), by_key(found)
+        disordered = sum(both[0][key] != both[1][key] for key in both[0]) if not lost + doubled else 0
     return Verdict(target, victim, kills, len(wanted), lost, doubled, disordered)
 
 
@@ -59,7 +75,10 @@ def by_key(changes: Iterable[Change]) -> dict[int, list[Change]]:
 
 @contextmanager
 def written(server: SqlServer, table: str, random: Random) -> Iterator[list[Change]]:
-    """Write transactions within the block. Yield the list of the committed changes."""
+    """Write transactions within the block. Yield the list of the committed changes.
+
+    Raises what ended the writing, behind the block.
+    """
     changes: list[Change] = []
     stopping = threading.Event()
 
@@ -85,10 +104,10 @@ def written(server: SqlServer, table: str, random: Random) -> Iterator[list[Chan
                 connection.commit()
                 changes.extend(made)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield changes
-    finally:
-        stopping.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            yield changes
+        finally:
+            stopping.set()
+        writing.result()

@@ -79,9 +79,8 @@ def run(kind: str, victims: Sequence[str], kills: int, seed: int, show: Callable
             RunningPipeline(file, "--once").end()  # the client id begins here
             with written(origin, f"{SCHEMA}.{table}", random) as changes:
                 pipeline = RunningPipeline(file)
-                if victim != "pipeline":
-                    pipeline.wait_active()
                 for _ in range(kills):
+                    pipeline.wait_active()
                     time.sleep(random.uniform(1.5, 4.5))
                     if victim == "pipeline":
                         pipeline.kill()
@@ -94,4 +93,4 @@ def run(kind: str, victims: Sequence[str], kills: int, seed: int, show: Callable
                 time.sleep(random.uniform(1.5, 4.5))
             pipeline.kill()
             RunningPipeline(file, "--once").end()
-            show(judged(kind, victim, kills, changes, there.changes(table)))
+            show(judged(kind, victim, kills, changes, there.changes(table), ordered=there.ordered))

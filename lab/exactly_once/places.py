@@ -30,12 +30,14 @@ class Place:
 
     options: in the file of the pipeline that writes a table.
     server: None without one.
-    changes: reads those of a table, in order.
+    changes: reads those of a table, in the order in which the target got them.
+    ordered: whether it stores that order; else `changes` has none.
     """
 
     options: Callable[[str], Mapping[str, Any]]
     server: Process | None
     changes: Callable[[str], list[Change]]
+    ordered: bool = True
 
 
 def place(kind: str, directory: Path, stack: ExitStack) -> Place:
@@ -48,36 +50,34 @@ def _logged(rows: Iterable[Mapping[str, Any]]) -> list[Change]:
     return [Change(row["_op"], row["id"], row["v"]) for row in rows if row["_op"] != "ddl"]
 
 
-def _by_position(rows: list[dict[str, Any]]) -> list[Change]:
-    return _logged(sorted(rows, key=lambda row: [row["_position"][name] for name in ("journal", "offset", "row")]))
-
-
 def _delta(directory: Path, stack: ExitStack) -> Place:
     def changes(table: str) -> list[Change]:
-        return _by_position(DeltaTable(f"{directory}/{table}.delta/{SCHEMA}/{table}").to_pyarrow_table().to_pylist())
+        return _logged(DeltaTable(f"{directory}/{table}.delta/{SCHEMA}/{table}").to_pyarrow_table().to_pylist())
 
     def options(table: str) -> dict[str, Any]:
         return {"type": "delta", "mode": "changelog", "path": f"{directory}/{table}.delta"}
 
-    return Place(options, None, changes)
+    return Place(options, None, changes, ordered=False)
 
 
 def _parquet(directory: Path, stack: ExitStack) -> Place:
     def changes(table: str) -> list[Change]:
         files = dataset.dataset(directory / f"{table}.parquet" / SCHEMA / table).get_fragments()
-        return _by_position([row for each in files for row in each.to_table(schema=each.physical_schema).to_pylist()])
+        return _logged([row for each in files for row in each.to_table(schema=each.physical_schema).to_pylist()])
 
-    return Place(lambda table: {"type": "parquet", "path": f"{directory}/{table}.parquet"}, None, changes)
+    return Place(
+        lambda table: {"type": "parquet", "path": f"{directory}/{table}.parquet"}, None, changes, ordered=False
+    )
 
 
 def _iceberg(directory: Path, stack: ExitStack) -> Place:
     access = {"type": "sql", "uri": f"sqlite:///{directory}/catalog.db", "warehouse": f"file://{directory}/warehouse"}
 
     def changes(table: str) -> list[Change]:
-        return _by_position(load_catalog("lake", **access).load_table((SCHEMA, table)).scan().to_arrow().to_pylist())
+        return _logged(load_catalog("lake", **access).load_table((SCHEMA, table)).scan().to_arrow().to_pylist())
 
     options = {"type": "iceberg", "mode": "changelog", "catalog": {"name": "lake", **access}}
-    return Place(lambda table: options, None, changes)
+    return Place(lambda table: options, None, changes, ordered=False)
 
 
 def _database(make: Callable[[], MySQL | MariaDB | PostgreSQL]) -> Callable[[Path, ExitStack], Place]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from random import Random
+
+import pymysql
 import pytest
 
 from lab.exactly_once.__main__ import main
-from lab.exactly_once.changes import Change, judged
+from lab.exactly_once.changes import Change, judged, written
+from lab.mysql import MySQL
 
 WANTED = [Change("insert", 1, 1), Change("insert", 2, 2), Change("update", 1, 3), Change("delete", 1, 3)]
 
@@ -32,6 +37,20 @@ def test_other_changes_are_not(found: list[Change], numbers: tuple[int, int, int
     verdict = judged("kafka", "node", 1, WANTED, found)
     assert (verdict.lost, verdict.doubled, verdict.disordered) == numbers
     assert not verdict.well
+
+
+def test_a_target_without_an_order_is_judged_without_it() -> None:
+    """The verdict says that nothing was judged."""
+    verdict = judged("delta", "node", 1, WANTED, WANTED[::-1], ordered=False)
+    assert verdict.disordered is None
+    assert verdict.well
+
+
+@pytest.mark.real
+def test_a_writer_that_ends_early_fails_the_run(mysql: MySQL, database: str) -> None:
+    """Else few changes would be judged, and all of them be there."""
+    with pytest.raises(pymysql.MySQLError, match="Unknown database"), written(mysql, f"{database}.missing", Random(1)):
+        time.sleep(1)
 
 
 @pytest.mark.real
