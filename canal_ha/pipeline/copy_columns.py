@@ -16,6 +16,7 @@ from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import AlterTable, DropColumn, RenameColumn, SetColumn
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.pipeline.added import added_columns
+from canal_ha.pipeline.kept_columns import asides, new_names
 from canal_ha.pipeline.reading import TYPE
 
 _BLOB, _VARCHAR = 2004, 12  # java.sql.Types
@@ -106,10 +107,94 @@ def steps(
     fields: of new rows behind the statements; None without rows.
     named: returns the copy's name for a column.
     """
+    return _steps(names, statements, fields, named, keeps=False)
+
+
+def history_steps(
+    names: Iterable[str],
+    statements: Sequence[str],
+    fields: Iterable[pa.Field] | None,
+    named: Callable[[str], str] = str,
+) -> list[Step]:
+    """Return what a history has to do: as `steps`, but columns stay, because older versions have values in them.
+
+    If a column gets the name of one that stays, that one gets another name (kept_columns.py).
+    """
+    found = _steps(names, statements, fields, named, keeps=True)
+    return [step for step in found if not isinstance(step, LackingColumn)]
+
+
+def renamed(rows: Iterable[str], names: Iterable[str], later: Iterable[str]) -> dict[str, str]:
+    """Return the names that columns of rows already have in the copy, because an interrupted commit has renamed them.
+
+    rows: names of the rows' columns.
+    names: of the copy's columns.
+    later: statements about the table behind the rows, in order.
+    """
+    now = {name.lower(): name for name in names}
+    found = [list(_of_statement(sql, str)) for sql in later]
+    done = False  # whether a statement is done; then all before it are
+    for at in reversed(range(len(found))):
+        dropped = {step.name.lower() for each in found[: at + 1] for step in each if isinstance(step, NoColumn)}
+        for step in reversed(found[at]):
+            if isinstance(step, NewName):
+                done = _undo(step, now, aside=step.name.lower() in dropped) or done
+            elif isinstance(step, NewColumn) and done and step.name.lower() not in dropped:
+                now.pop(step.name.lower(), None)
+    own = {name.lower() for name in rows}
+    return {name: now[name] for name in own if name in now and now[name].lower() != name}
+
+
+def _undo(step: NewName, names: dict[str, str], *, aside: bool) -> bool:
+    """Find which columns had the names of a rename before it. Return whether it is done.
+
+    step: the rename.
+    names: lower name at that time -> the copy's name now; changes in place.
+    aside: whether the rename put a column aside.
+    """
+    old, new = step.old.lower(), step.name.lower()
+    if old in names or new not in names:
+        return False
+    last = ""
+    for name in asides(step.name):
+        if name.lower() not in names:
+            break
+        last = name.lower()
+    if aside and not last:
+        return False
+    names[old] = names.pop(new)
+    if aside:
+        names[new] = names.pop(last)
+    return True
+
+
+def describe(step: Step) -> str:
+    """Return a step in words."""
+    match step:
+        case NewColumn(name, kind):
+            return f"a new column {name!r} {kind.text}"
+        case NewName(old, name):
+            return f"{old!r} is named {name!r}"
+        case NewType(name, kind):
+            return f"{name!r} is {kind.text}"
+        case NoColumn(name) | LackingColumn(name):
+            return f"no column {name!r}"
+
+
+def _steps(
+    names: Iterable[str],
+    statements: Sequence[str],
+    fields: Iterable[pa.Field] | None,
+    named: Callable[[str], str],
+    *,
+    keeps: bool,
+) -> list[Step]:
+    """Return the steps of `steps`. keeps: whether the copy keeps columns that the source drops."""
     known = {name.lower(): name for name in names}
     found: list[Step] = []
     for sql in statements:
-        for step in _of_statement(sql, named):
+        own_steps = list(_of_statement(sql, named))
+        for step in _kept(known.values(), own_steps, named) if keeps else own_steps:
             if _applies(step, known):
                 found.append(step)
                 _apply(step, known)
@@ -130,47 +215,11 @@ def steps(
     return [*found, *(LackingColumn(name) for lower, name in known.items() if lower not in own)]
 
 
-def history_steps(
-    names: Iterable[str],
-    statements: Sequence[str],
-    fields: Iterable[pa.Field] | None,
-    named: Callable[[str], str] = str,
-) -> list[Step]:
-    """Return what a history has to do: as `steps`, but columns stay, because older versions have values in them."""
-    return [step for step in steps(names, statements, fields, named) if not isinstance(step, NoColumn | LackingColumn)]
-
-
-def renamed(rows: Iterable[str], names: Iterable[str], later: Iterable[str]) -> dict[str, str]:
-    """Return the names that columns of rows already have in the copy, because an interrupted commit has renamed them.
-
-    rows: names of the rows' columns.
-    names: of the copy's columns.
-    later: statements about the table behind the rows, in order.
-    """
-    known = {name.lower(): name for name in names}
-    own = {name.lower() for name in rows}
-    now = {name: name for name in own - known.keys()}
-    found: dict[str, str] = {}
-    for step in (step for sql in later for step in _of_statement(sql, str) if isinstance(step, NewName)):
-        for name, last in now.items():
-            if last == step.old.lower() and name not in found:
-                now[name] = step.name.lower()
-                if now[name] in known and now[name] not in own:
-                    found[name] = known[now[name]]
-    return found
-
-
-def describe(step: Step) -> str:
-    """Return a step in words."""
-    match step:
-        case NewColumn(name, kind):
-            return f"a new column {name!r} {kind.text}"
-        case NewName(old, name):
-            return f"{old!r} is named {name!r}"
-        case NewType(name, kind):
-            return f"{name!r} is {kind.text}"
-        case NoColumn(name) | LackingColumn(name):
-            return f"no column {name!r}"
+def _kept(names: Iterable[str], found: Sequence[Step], named: Callable[[str], str]) -> list[Step]:
+    """Return the steps that a history makes instead of those of a statement. names: of its columns."""
+    renames = [(step.old, step.name) for step in found if isinstance(step, NewName)]
+    others = [step for step in found if not isinstance(step, NewName | NoColumn)]
+    return [*(NewName(old, new) for old, new in new_names(names, renames, named)), *others]
 
 
 def _of_statement(sql: str, named: Callable[[str], str]) -> Iterator[Step]:

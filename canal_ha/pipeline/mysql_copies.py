@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -84,11 +85,13 @@ class _MySQLCopy(SqlCopy):
 
     ddl: what has to be done before the rows are written.
     later: by stretch of changes, the names that columns get after it.
+    follows: whether names change or columns are added, so no statement behind that is done.
     added: of a history, by stretch: the columns that statements after it add, with their values in older rows.
     """
 
     ddl: list[str] = field(default_factory=list)
     later: list[dict[str, str]] = field(default_factory=list)
+    follows: bool = False
     added: list[dict[str, pa.Scalar]] = field(default_factory=list)
 
     @property
@@ -158,7 +161,7 @@ class MySQLWriter:
                             before.setdefault(column.name.lower(), _older(column))
                     found = history_steps(copy.columns, each.statements, fields)
                     rows = each.keys if fields is None else [field.name for field in fields]
-                    done = {} if self._evolve == "ignore" else renamed(rows, copy.columns, later)
+                    done = {} if copy.follows or self._evolve == "ignore" else renamed(rows, copy.columns, later)
                     self._follow(copy, [step for step in found if step.name.lower() not in done], empty=False)
                     copy.later[-1].update(done)
                     if fields is not None:
@@ -224,13 +227,14 @@ class MySQLWriter:
             if changes.read.num_rows:
                 self._take_over_read(copy, changes, names, added)
             if changes.begun.num_rows:
-                self._write(copy, "INSERT", self._whole(copy, changes.begun, names, added), names)
+                self._write(copy, "INSERT", self._whole(copy, changes.begun, names, added), {})
 
     @staticmethod
     def _whole(copy: _MySQLCopy, rows: pa.Table, names: Mapping[str, str], added: Mapping[str, pa.Scalar]) -> pa.Table:
-        """Return versions with all columns of the copy: NULL in those that were dropped before, not their DEFAULT."""
+        """Return versions with all columns of the copy under its names: in dropped ones NULL, not their DEFAULT."""
         rows = _own_types(rows)
-        own = {names.get(name.lower(), name).lower() for name in rows.schema.names}
+        rows = rows.rename_columns([names.get(name.lower(), name) for name in rows.schema.names])
+        own = {name.lower() for name in rows.schema.names}
         for name in copy.columns:
             if name.lower() not in own:
                 value = added.get(name.lower(), pa.scalar(None, pa.string()))
@@ -250,7 +254,7 @@ class MySQLWriter:
         kept = rows.schema.names[len(changes.read.schema) :]
         at = rows.schema.get_field_index(CURRENT)
         marked = pc.add(rows.column(at), pa.scalar(_NEW, pa.int8()))
-        self._write(copy, "INSERT", rows.set_column(at, rows.schema.field(at), marked), names)
+        self._write(copy, "INSERT", rows.set_column(at, rows.schema.field(at), marked), {})
         owned = [name for _, name in self._owned(copy, keys, names)]
         same = " AND ".join(f"n.{quoted(name)} = o.{quoted(name)}" for name in owned)
         took = f"n.{FROM} = o.{FROM}, n.{POSITION} = SUBSTRING(o.{POSITION}, 2)"
@@ -387,9 +391,29 @@ class MySQLWriter:
             needed, empty = self._safe(copy, needed)
         if empty:
             copy.ddl.append(f"DELETE FROM {copy.table}")  # old values need not fit into new types
-        for step in needed:
-            if not isinstance(step, NewType) or self._retypes(copy, step):  # a step before may have set the type
-                copy.ddl.append(f"ALTER TABLE {copy.table} {self._change(copy, step)}")
+        copy.follows = copy.follows or any(isinstance(step, NewName | NewColumn) for step in needed)
+        for are_names, group in groupby(needed, lambda step: isinstance(step, NewName)):
+            if are_names:
+                self._rename(copy, [step for step in group if isinstance(step, NewName)])
+                continue
+            for step in (step for step in group if not isinstance(step, NewName)):
+                if not isinstance(step, NewType) or self._retypes(copy, step):  # a step before may have set the type
+                    copy.ddl.append(f"ALTER TABLE {copy.table} {self._change(copy, step)}")
+
+    def _rename(self, copy: _MySQLCopy, names: Sequence[NewName]) -> None:
+        """Plan one statement, so that a process that dies leaves all old names or all new ones; note the columns."""
+        origins: dict[str, str] = {}
+        for old, new in ((step.old, step.name) for step in names):
+            origins[new] = origins.pop(old, old)
+            copy.columns = {new if own == old else own: kind for own, kind in copy.columns.items()}
+            copy.keys = tuple(new if key == old else key for key in copy.keys)
+            for later in copy.later[:-1]:
+                for own in [own for own, name in later.items() if name == old]:
+                    later[own] = new
+                later.setdefault(old.lower(), new)
+        items = [f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for new, old in origins.items() if new != old]
+        if items:
+            copy.ddl.append(f"ALTER TABLE {copy.table} {', '.join(items)}")
 
     def _safe(self, copy: _MySQLCopy, needed: list[Step]) -> tuple[list[Step], bool]:
         """Return the steps that lose no values, and whether the copy is empty. Raises SinkRefused if others are needed.
@@ -419,7 +443,7 @@ class MySQLWriter:
         own = copy.find(step.name)
         return own is None or copy.columns[own] not in ("", comment(step.kind))
 
-    def _change(self, copy: _MySQLCopy, step: Step) -> str:
+    def _change(self, copy: _MySQLCopy, step: NewColumn | NewType | NoColumn | LackingColumn) -> str:
         """Return the item of ALTER TABLE, and note the column."""
         name = quoted(step.name)
         match step:
@@ -427,14 +451,6 @@ class MySQLWriter:
                 del copy.columns[step.name]
                 copy.keys = tuple(key for key in copy.keys if key != step.name)
                 return f"DROP COLUMN {name}"
-            case NewName(old, _):
-                copy.columns = {step.name if own == old else own: kind for own, kind in copy.columns.items()}
-                copy.keys = tuple(step.name if key == old else key for key in copy.keys)
-                for names in copy.later[:-1]:
-                    for own in [own for own, new in names.items() if new == old]:
-                        names[own] = step.name
-                    names.setdefault(old.lower(), step.name)
-                return f"RENAME COLUMN {quoted(old)} TO {name}"
             case NewColumn(_, kind, default):
                 copy.columns[step.name] = comment(kind)
                 declared = self._declared(copy, step.name, kind, ())

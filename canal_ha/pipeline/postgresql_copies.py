@@ -313,10 +313,16 @@ class PostgreSQLWriter:
                 before = copy.columns[step.name]
                 using = "NULL::" + after if empty else conversion(before, after)
                 if using is None:
+                    is_history = {*VERSION_KEY, CURRENT} <= copy.columns.keys()
+                    way = (
+                        f"Rename this column of {copy.shown}, and start the pipeline again: it adds a new one"
+                        if is_history
+                        else f"Drop or rename {copy.shown}, and read the table again with a snapshot"
+                    )
                     raise SinkRefused(
                         f"{self._name}: column {step.name!r} of {copy.source} is of type {kind.text} now, and the copy"
-                        f" has {before}: the binlog does not have the values that the source made of the old ones. Drop"
-                        f" or rename {copy.shown}, and read the table again with a snapshot"
+                        f" has {before}: the binlog does not have the values that the source made of the old ones."
+                        f" {way}"
                     )
                 change = sql.SQL("ALTER COLUMN {} TYPE {} USING ").format(name, sql.SQL(after))
                 self._cursor.execute(alter + change + sql.SQL(using.replace("{}", "{0}")).format(name))

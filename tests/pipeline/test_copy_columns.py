@@ -18,6 +18,7 @@ from canal_ha.pipeline.copy_columns import (
     renamed,
     steps,
 )
+from canal_ha.pipeline.kept_columns import new_names
 from canal_ha.pipeline.postgresql_copies import identifier
 from canal_ha.pipeline.postgresql_types import conversion, postgresql_type
 from canal_ha.pipeline.reading import TYPE
@@ -127,6 +128,8 @@ def test_long_names_stay_apart() -> None:
         ("id,a", "id,a", ["ALTER TABLE t RENAME COLUMN a TO b"], {}),
         ("id,a", "id", ["ALTER TABLE t RENAME COLUMN a TO b"], {}),
         ("id,a,b", "id,b", ["ALTER TABLE t DROP b, RENAME COLUMN a TO b"], {}),
+        ("id,a,b", "id,b,b_old", ["ALTER TABLE t DROP b, RENAME COLUMN a TO b"], {"a": "b", "b": "b_old"}),
+        ("id,a,b", "id,a,b", ["ALTER TABLE t DROP b", "ALTER TABLE t RENAME COLUMN a TO b"], {}),
         ("id,a", "id,c", ["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME COLUMN b TO c"], {"a": "c"}),
         ("id,a", "id,b", ["ALTER TABLE t ADD b INT"], {}),
     ],
@@ -136,3 +139,23 @@ def test_columns_that_an_interrupted_commit_has_renamed(
 ) -> None:
     """Rows from before the statement go into the column that has the new name already."""
     assert renamed(rows.split(","), names.split(","), later) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "renames", "expected"),
+    [
+        ("id,a", [("a", "b")], [("a", "b")]),
+        ("id,a", [("c", "a")], []),
+        ("id,a", [("A", "A")], [("a", "A")]),
+        ("id,a,b", [("b", "a")], [("a", "a_old"), ("b", "a")]),
+        ("id,A,b,a_OLD", [("b", "a")], [("A", "A_old2"), ("b", "a")]),
+        ("a,b", [("a", "b"), ("b", "a")], [("b", "b_old"), ("a", "b"), ("b_old", "a")]),
+        ("a,b", [("a", "b"), ("b", "b_old")], [("b", "b_old"), ("a", "b")]),
+        ("a,b,c", [("a", "b"), ("b", "c")], [("b", "b_old"), ("a", "b"), ("c", "c_old"), ("b_old", "c")]),
+    ],
+)
+def test_a_column_of_a_history_whose_name_another_gets_is_put_aside(
+    names: str, renames: list[tuple[str, str]], expected: list[tuple[str, str]]
+) -> None:
+    """The renames can be carried out one after the other, also of columns that swap their names."""
+    assert new_names(names.split(","), renames) == expected

@@ -212,6 +212,78 @@ def test_columns_of_a_history_are_renamed_widened_and_kept(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.parametrize("portions", [1, 2])
+@pytest.mark.parametrize(
+    "swap",
+    [
+        ["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t RENAME COLUMN b TO a"],
+        ["ALTER TABLE t DROP COLUMN a, RENAME COLUMN b TO a"],
+        ["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t CHANGE b a VARCHAR(20)"],
+    ],
+)
+def test_a_column_that_takes_the_name_of_a_dropped_one_keeps_both(lake: Lake, swap: list[str], portions: int) -> None:
+    """The dropped one is put aside, the second time as a_old2."""
+    number: made.ColumnSpec = ("a", "int(11)", 4, False)
+    a: made.ColumnSpec = ("a", "varchar(20)", 12, False)
+    b: made.ColumnSpec = ("b", "varchar(20)", 12, False)
+
+    def row(offset: int, image: dict[str, str], *columns: made.ColumnSpec) -> bytes:
+        return made.rows(offset, "INSERT", [(None, image)], (made.ID, *columns))
+
+    writer = Writer(lake.target())
+    before = [row(1, {"id": "1", "a": "1", "b": "x"}, number, b), row(2, {"id": "2", "a": "2", "b": "y"}, number, b)]
+    writer.commit(*before, offset=2)
+    entries = [*(made.ddl(offset, sql) for offset, sql in enumerate(swap, 3)), row(5, {"id": "1", "a": "z"}, a)]
+    if portions == 2:
+        writer.commit(*entries, offset=5)
+        entries = []
+    entries += [made.ddl(6, "ALTER TABLE t ADD b VARCHAR(20)"), row(7, {"id": "3", "a": "p", "b": "q"}, a, b)]
+    entries += [*(made.ddl(offset, sql) for offset, sql in enumerate(swap, 8)), row(10, {"id": "1", "a": "r"}, a)]
+    writer.commit(*entries, offset=10)
+    found = lake.versions().sort_by("valid_position").to_pylist()
+    assert [(each["id"], each["a"], each["a_old"], each["a_old2"], each["is_current"]) for each in found] == [
+        (1, None, 1, "x", False),
+        (2, None, 2, "y", True),
+        (1, None, None, "z", False),
+        (3, "q", None, "p", True),
+        (1, "r", None, None, True),
+    ]
+
+
+def test_columns_that_swap_their_names_keep_their_values(lake: Lake) -> None:
+    """In one statement."""
+    writer = Writer(lake.target())
+    columns: tuple[made.ColumnSpec, ...] = (made.ID, ("a", "int(11)", 4, False), ("b", "varchar(20)", 12, False))
+    swapped: tuple[made.ColumnSpec, ...] = (made.ID, ("b", "int(11)", 4, False), ("a", "varchar(20)", 12, False))
+    writer.commit(made.rows(1, "INSERT", [(None, {"id": "1", "a": "1", "b": "x"})], columns), offset=1)
+    writer.commit(
+        made.ddl(2, "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"),
+        made.rows(3, "INSERT", [(None, {"id": "2", "a": "y", "b": "2"})], swapped),
+        offset=3,
+    )
+    found = lake.versions().sort_by("valid_position").to_pylist()
+    assert [(each["a"], each["b"]) for each in found] == [("x", 1), ("y", 2)]
+
+
+def test_a_column_that_comes_back_with_another_type_keeps_older_values(lake: Lake) -> None:
+    """Delta keeps them as texts in the same column; Iceberg cannot, and puts the dropped column aside."""
+    writer = Writer(lake.target())
+    columns: tuple[made.ColumnSpec, ...] = (made.ID, ("a", "int(11)", 4, False))
+    texts: tuple[made.ColumnSpec, ...] = (made.ID, ("a", "varchar(20)", 12, False))
+    writer.commit(made.rows(1, "INSERT", [(None, {"id": "1", "a": "7"})], columns), offset=1)
+    writer.commit(
+        made.ddl(2, "ALTER TABLE t DROP a"),
+        made.ddl(3, "ALTER TABLE t ADD a VARCHAR(20)"),
+        made.rows(4, "INSERT", [(None, {"id": "1", "a": "x"})], texts),
+        offset=4,
+    )
+    found = lake.versions().sort_by("valid_position").to_pylist()
+    if lake.kind == "delta":
+        assert [each["a"] for each in found] == ["7", "x"]
+    else:
+        assert [(each["a"], each["a_old"]) for each in found] == [(None, 7), ("x", None)]
+
+
 def test_versions_with_null_in_the_key_are_found(lake: Lake) -> None:
     """Of a table whose key the pipeline's file gives."""
     columns = (made.ID, ("part", "varchar(20)", 12, True), made.NAME)

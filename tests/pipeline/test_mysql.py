@@ -130,6 +130,48 @@ def test_a_history_has_values_under_the_new_name_after_a_crash_at_a_rename(
     assert [(each["key"], each["b"], each["is_current"]) for each in found] == [first, (2, 2, 1), (3, 3, 1)]
 
 
+def test_a_history_has_every_value_once_after_a_crash_at_a_column_that_takes_the_name_of_a_dropped_one(
+    mysql: MySQL, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that come again have both names, and the copy has the columns under their last ones."""
+    old: tuple[made.ColumnSpec, ...] = (made.ID, ("a", "int(11)", 4, False), ("b", "int(11)", 4, False))
+    new = old[:2]
+    swap = ("ALTER TABLE t DROP a", "ALTER TABLE t RENAME COLUMN b TO a")
+
+    def row(offset: int, columns: tuple[made.ColumnSpec, ...], *values: int) -> bytes:
+        image: dict[str, str | None] = {spec[0]: str(value) for spec, value in zip(columns, values, strict=True)}
+        return made.rows(offset, "INSERT", [(None, image)], columns, schema=database)
+
+    def writer() -> Writer:
+        return Writer(target_of(mysql, database, mode="scd2"))
+
+    entries = [
+        row(2, old, 2, 20, 200),
+        *(made.ddl(offset, sql, schema=database) for offset, sql in enumerate(swap, 3)),
+        row(5, new, 3, 300),
+        made.ddl(6, "ALTER TABLE t ADD b INT", schema=database),
+        row(7, old, 4, 400, 4000),
+        *(made.ddl(offset, sql, schema=database) for offset, sql in enumerate(swap, 8)),
+        row(10, new, 5, 5000),
+    ]
+    writer().commit(row(1, old, 1, 10, 100), offset=1)
+    dying = writer()
+    monkeypatch.setattr(MySQLTarget, "_claim", Dying._claim)
+    with pytest.raises(KeyboardInterrupt):
+        dying.commit(*entries, offset=10)
+    monkeypatch.undo()
+    writer().commit(*entries, offset=10)
+    found = mysql.query(f"SELECT * FROM copy_{database}.t ORDER BY id")
+    assert [(each["a"], each["a_old"], each["a_old2"]) for each in found] == [
+        (None, 10, 100),
+        (None, 20, 200),
+        (None, None, 300),
+        (4000, None, 400),
+        (5000, None, None),
+    ]
+    assert "b" not in found[0]
+
+
 def test_an_interrupted_commit_that_added_a_column_goes_on(source: Sourced) -> None:
     """The portion comes again without the statement; the new column stays, with its default."""
     target, first, second = interrupted(

@@ -407,3 +407,42 @@ def test_a_history_follows_a_table_that_changes(source: Sourced, copies: SqlCopi
         ("a", 9, "w"),
     ]
     assert [bool(row["is_current"]) for row in found if row["id"] == 1] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    "swap", ["DROP COLUMN a; RENAME COLUMN b TO a", "DROP COLUMN a, RENAME COLUMN b TO a", "DROP a; CHANGE b a BIGINT"]
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_history_keeps_a_dropped_column_whose_name_is_used_again(
+    source: Sourced, copies: SqlCopies, swap: str, apart: bool
+) -> None:
+    """It is put aside, whether the statements are in a portion of their own or with rows before and behind them."""
+    target = copies.open("scd2")
+    source.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b BIGINT)", "INSERT INTO t VALUES (1, 1, 10), (2, 2, 20)"
+    )
+    target.commit(source.portion())
+    source.execute("INSERT INTO t VALUES (3, 3, 30)")
+    for items in swap.split("; "):
+        source.execute(f"ALTER TABLE t {items}")
+        if apart:
+            target.commit(source.portion())
+    source.execute("UPDATE t SET a = 11 WHERE id = 1")
+    target.commit(source.portion())
+    found = copies.query(f"SELECT id, a, a_old, is_current FROM {copies.table('t')} ORDER BY id, valid_position")
+    assert [(row["id"], row["a"], row["a_old"], bool(row["is_current"])) for row in found] == [
+        (1, 10, 1, False),
+        (1, 11, None, True),
+        (2, 20, 2, True),
+        (3, 30, 3, True),
+    ]
+
+
+def test_a_history_goes_on_when_a_dropped_column_comes_back_as_text(source: Sourced, copies: SqlCopies) -> None:
+    """Older versions keep their values."""
+    target = copies.open("scd2")
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 7)")
+    target.commit(source.portion())
+    source.execute("ALTER TABLE t DROP a", "ALTER TABLE t ADD a VARCHAR(9)", "UPDATE t SET a = 'x'")
+    target.commit(source.portion())
+    assert [row["a"] for row in copies.rows("t", order="valid_position")] == ["7", "x"]

@@ -18,6 +18,7 @@ from canal_ha.decode.ddl.statements import DropColumn, RenameColumn, SetColumn
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.description import Evolve
+from canal_ha.pipeline.kept_columns import asides, new_names, renames_of
 from canal_ha.pipeline.statements import effects
 
 
@@ -85,18 +86,25 @@ class ColumnChanges:
             for effect in effects(sql, schema):
                 if (effect.schema, effect.table) != (schema, table) or effect.alter is None:
                     continue
+                if self._keeps:
+                    for before, after in new_names(self.arrow.names, renames_of(effect.alter)):
+                        self._rename(before, after, sql)
                 for change in effect.alter.changes:
                     match change:
+                        case RenameColumn() if self._keeps:
+                            pass
                         case RenameColumn(old, new):
                             self._rename(old, new, sql)
                         case DropColumn(name):
                             self._drop(name, sql)
                         case SetColumn(definition, old) if old is not None:
-                            self._rename(old, definition.column.name, sql)
+                            if not self._keeps:
+                                self._rename(old, definition.column.name, sql)
                             self._widen(pa.field(definition.column.name, _declared(definition.column.mysql_type)), sql)
                         case _:
                             pass
                 for added in added_columns(sql):
+                    self._make_room(pa.field(added.name, added.column.arrow), sql)
                     known = self._find(added.name) is not None
                     self._add(pa.field(added.name, added.column.arrow), sql)
                     if not known and self._find(added.name) is not None and added.default is not None:
@@ -120,6 +128,11 @@ class ColumnChanges:
             for name in [own for own in self.arrow.names if own.lower() not in names]:
                 self._drop(name, "")
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether the table is a history, which has columns that the source has dropped."""
+        return self.renames and not self.drops
+
     def _find(self, name: str) -> pa.Field | None:
         return next((each for each in self.arrow if each.name.lower() == name.lower()), None)
 
@@ -134,6 +147,12 @@ class ColumnChanges:
     def _add(self, new: pa.Field, sql: str) -> None:
         if self._find(new.name) is None and self._may(f"has a new column {new.name}", sql):
             self._unite(new)
+
+    def _make_room(self, new: pa.Field, sql: str) -> None:
+        """Put a column of a history aside that the source has dropped, if an added one cannot have its values."""
+        found = self._find(new.name)
+        if self._keeps and found is not None and not (_holds(found.type, new.type) or _holds(new.type, found.type)):
+            self._rename(found.name, next(name for name in asides(found.name) if self._find(name) is None), sql)
 
     def _drop(self, name: str, sql: str) -> None:
         found = self._find(name)
@@ -172,7 +191,7 @@ class ColumnChanges:
         except (ValidationError, ResolveError) as error:
             way = (
                 "drop the Iceberg table, and read the table again with a snapshot"
-                if self.renames
+                if self.drops
                 else "rename this column of the Iceberg table, and start the pipeline again: it adds a new one"
             )
             raise SinkRefused(

@@ -34,7 +34,7 @@ from deltalake.fs import DeltaStorageHandler
 from canal_ha import logs
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import column_type
-from canal_ha.decode.ddl.statements import AlterTable, DropColumn
+from canal_ha.decode.ddl.statements import AlterTable, DropColumn, RenameColumn, SetColumn
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.model.position import LogPosition
@@ -44,6 +44,7 @@ from canal_ha.pipeline.description import Description, Evolve, Mode
 from canal_ha.pipeline.done import behind, binlog_of, number_of
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.history import check_columns, fitted, in_order, versions
+from canal_ha.pipeline.kept_columns import new_names, renames_of
 from canal_ha.pipeline.latest import LatestChanges, latest
 from canal_ha.pipeline.paths import OWN, former, segment, table_path, without_login
 from canal_ha.pipeline.portion import Portion
@@ -505,7 +506,7 @@ class _TableCommit:
             for effect in effects(sql, self._schema):
                 if (effect.schema, effect.table) != (self._schema, self._name) or effect.alter is None:
                     continue
-                steps.append((sql, effect.alter if self._target.mode == "mirror" else _without_drops(effect.alter)))
+                steps.append((sql, effect.alter))
                 plain += [
                     pa.field(added.name, added.column.arrow)
                     for added in added_columns(sql)
@@ -514,6 +515,9 @@ class _TableCommit:
 
         def reshaped(rows: pa.Table) -> pa.Table:
             for sql, alter in steps:
+                if self._target.mode == "scd2":
+                    rows = _renamed(rows, alter)
+                    alter = _without_names(alter)
                 rows = altered(rows, sql, alter, self._retyped)
             return _plain(rows)
 
@@ -565,9 +569,21 @@ class _TableCommit:
         return f"{self._schema}.{self._name}"
 
 
-def _without_drops(alter: AlterTable) -> AlterTable:
-    """Return a statement without its drops of columns: older versions have values in them."""
-    return replace(alter, changes=tuple(each for each in alter.changes if not isinstance(each, DropColumn)))
+def _renamed(rows: pa.Table, alter: AlterTable) -> pa.Table:
+    """Return versions with the names that a statement gives their columns."""
+    for old, new in new_names(rows.schema.names, renames_of(alter)):
+        rows = rows.rename_columns([new if name == old else name for name in rows.schema.names])
+    return rows
+
+
+def _without_names(alter: AlterTable) -> AlterTable:
+    """Return a statement without renames, and without its drops of columns: older versions have values in them."""
+    changes = [
+        replace(each, old=each.definition.column.name) if isinstance(each, SetColumn) and each.old is not None else each
+        for each in alter.changes
+        if not isinstance(each, DropColumn | RenameColumn)
+    ]
+    return replace(alter, changes=tuple(changes))
 
 
 def _beyond(table: DeltaTable, upserts: pa.Table, deletes: pa.Table, keys: Sequence[str]) -> bool:
