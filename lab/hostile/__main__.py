@@ -10,11 +10,11 @@ import argparse
 import resource
 import sys
 
-from lab.hostile import frames, http, network, requests, znodes
+from lab.hostile import admin, frames, http, network, requests, znodes
 from lab.hostile.attack import HEADER, carry_out
 from lab.hostile.stage import Stage
 
-ATTACKS = (*frames.ATTACKS, *network.ATTACKS, *http.ATTACKS, *requests.ATTACKS, *znodes.ATTACKS)
+ATTACKS = (*frames.ATTACKS, *network.ATTACKS, *http.ATTACKS, *admin.ATTACKS, *requests.ATTACKS, *znodes.ATTACKS)
 """Requests sent ahead come late: memory that the allocator keeps after them would hide what another attack takes."""
 
 

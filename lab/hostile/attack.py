@@ -107,13 +107,13 @@ class Outcome:
     def text(self) -> str:
         """Return a line, and one more for each broken promise."""
         line = (
-            f"{self.name:12} {self.took_s:6.1f} {self.next_row_s:7.2f} s {self.grown_mib:4.0f} MiB "
+            f"{self.name:13} {self.took_s:6.1f} {self.next_row_s:7.2f} s {self.grown_mib:4.0f} MiB "
             f"{self.logged_kib:4.0f} KiB  {self.done}"
         )
-        return "\n".join([line, *(f"{'':12} BROKEN {what}" for what in self.broken)])
+        return "\n".join([line, *(f"{'':13} BROKEN {what}" for what in self.broken)])
 
 
-HEADER = f"{'attack':12} {'s':>6} {'next row':>9} {'memory':>8} {'logs':>8}  what was done"
+HEADER = f"{'attack':13} {'s':>6} {'next row':>9} {'memory':>8} {'logs':>8}  what was done"
 
 
 def carry_out(attack: Attack, stage: Stage, scale: float, seed: int, slow: float = 1.0) -> Outcome:

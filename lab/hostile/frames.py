@@ -7,7 +7,8 @@ surely read it: it answered the frame, or a later one.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,13 +48,22 @@ def _whole(client_id: int) -> Whole:
 
 
 def damaged(whole: Whole, chance: random.Random) -> bytes:
-    """Return one of the requests as a frame with damaged bytes.
+    """Return one of the requests as a frame with damaged bytes."""
+    kind, message = chance.choice(whole)
+    return damaged_frame(
+        lambda body: pb.Packet(type=kind, version=1, body=body).SerializeToString(), message.SerializeToString(), chance
+    )
+
+
+def damaged_frame(envelope: Callable[[bytes], bytes], body: bytes, chance: random.Random) -> bytes:
+    """Return a frame with damaged bytes.
 
     They are mostly in the request's body, now and then in the envelope or the length, after which the node ends the
     connection.
+    envelope: returns the packet of a request's body.
+    body: of the request.
     """
-    kind, message = chance.choice(whole)
-    packet = pb.Packet(type=kind, version=1, body=_damage(message.SerializeToString(), chance)).SerializeToString()
+    packet = envelope(_damage(body, chance))
     if chance.random() < 0.005:
         packet = _damage(packet, chance)
     length = len(packet)
@@ -105,13 +115,13 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
             connections += 1
             if before < share * BEFORE_LOGIN:
                 peer.seed()
-                before += _burst(peer, whole, chance)[0]
+                before += burst(peer.sock, _damaged_burst(whole, chance))[0]
                 continue
             if peer.log_in(*INSIDER):
                 raise ConnectionError("the insider cannot log in")
             alive = True
             while alive and before + after < share and assault.goes_on():
-                read, alive = _burst(peer, whole, chance)
+                read, alive = burst(peer.sock, _damaged_burst(whole, chance))
                 after += read
     return before, after, connections
 
@@ -124,15 +134,22 @@ def _unsubscribe(assault: Assault) -> None:
             peer.ask(pb.UNSUBSCRIPTION, pb.Unsub(destination=DESTINATION, client_id=str(client_id)))
 
 
-def _burst(peer: Peer, whole: Whole, chance: random.Random) -> tuple[int, bool]:
-    """Send some frames; return how many the node has surely read, and whether the connection lives on."""
+def _damaged_burst(whole: Whole, chance: random.Random) -> bytes:
+    return b"".join(damaged(whole, chance) for _ in range(BURST)) + _LAST
+
+
+def burst(sock: socket.socket, sent: bytes) -> tuple[int, bool]:
+    """Send BURST frames; return how many the node has surely read, and whether the connection lives on.
+
+    sent: the frames, and one more that is refused because it names the destination ELSEWHERE.
+    """
     answers = 0
-    peer.sock.settimeout(WAIT_S)
+    sock.settimeout(WAIT_S)
     try:
-        peer.sock.sendall(b"".join(damaged(whole, chance) for _ in range(BURST)) + _LAST)
+        sock.sendall(sent)
         received = b""
         while True:
-            piece = peer.sock.recv(1 << 16)
+            piece = sock.recv(1 << 16)
             if not piece:
                 return answers + 1, False  # the node read the frame because of which it ended the connection
             received += piece

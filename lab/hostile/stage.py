@@ -13,6 +13,7 @@ from pathlib import Path
 from canal_ha.wire.scramble import secret_of
 from lab.mysql import MariaDB, MySQL
 from lab.node import Node, follow
+from lab.ports import free_port
 from lab.process import spawn
 from lab.staged import Staged
 from lab.waiting import until
@@ -100,6 +101,8 @@ class Stage(Staged):
         self.database = MySQL() if flavor == "mysql" else MariaDB()
         self.zookeeper = ZooKeeper()
         self.nodes: list[Node] = []
+        self.admin_protocol_ports: dict[str, int] = {}
+        """Of each node, by its name."""
         self.victim: Victim
 
     def _start(self) -> None:
@@ -107,16 +110,18 @@ class Stage(Staged):
         enter(self.database)
         enter(self.zookeeper)
         self.database.execute(f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {TABLE} (id int PRIMARY KEY)")
-        for number in (1, 2):
+        for name in ("node1", "node2"):
+            self.admin_protocol_ports[name] = free_port()
             node = Node(
-                {name: follow(self.database) for name in (DESTINATION, ELSEWHERE)},
+                dict.fromkeys((DESTINATION, ELSEWHERE), follow(self.database)),
                 zk_servers=self.zookeeper.hosts,
                 properties={
                     "canal.accounts.file": "../conf/accounts.toml",
                     "canal.client.connections.max": str(MOST),
                     "canal.client.connections.address.max": str(MOST_OF_ADDRESS),
+                    "canal.admin.port": str(self.admin_protocol_ports[name]),
                 },
-                name=f"node{number}",
+                name=name,
                 login=BOSS,
             )
             (node.conf / "accounts.toml").write_text(_accounts())
