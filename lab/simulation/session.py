@@ -263,9 +263,10 @@ class SimulatedSession:
             self._queued += 1
             self._ensemble.submit(self._library_id, request, lambda result: self._committed(connection, answer, result))
         elif self._queued:  # it waits for the writes that this connection has sent before
-            self._process.world.callLater(
-                self._ensemble.committed_at - self._process.world.seconds(), self._read, connection, request, answer
-            )
+            wait_s = self._ensemble.committed_at - self._process.world.seconds()
+            if wait_s < 0.0:
+                return  # the leader refused one because the session had ended: the connection gets no answer any more
+            self._process.world.callLater(wait_s, self._read, connection, request, answer)
         else:
             self._read(connection, request, answer)
 

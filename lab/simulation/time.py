@@ -55,7 +55,9 @@ class World:
         return timer
 
     def schedule(self, delay_s: float, timer: Timer) -> None:
-        """Let the timer fire after a delay."""
+        """Let the timer fire after a delay. Raises ValueError for a negative one, which would turn time back."""
+        if delay_s < 0.0:
+            raise ValueError(f"{timer.call} cannot be called {-delay_s:g} s ago")
         heappush(self._queue, (self.now + delay_s, next(self._number), timer))
 
     def run(self, until: float) -> None:

@@ -12,6 +12,7 @@ from lab.mutants.mutants import IN_CI, MUTANTS, ROOT, NotApplicable
 from lab.simulation.referee import PROMISES
 from lab.simulation.seeds import run, run_all
 from lab.simulation.storm import act, prepare
+from lab.simulation.time import World
 
 SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or 2000)
 CHUNKS = 20
@@ -44,6 +45,13 @@ def test_a_seed_repeats_exactly() -> None:
 def test_no_run_waits_for_another_thread() -> None:
     """A thread that waits would stop the whole simulation. In this run, a node that stops opens a stream."""
     assert not run(5528).promise
+
+
+def test_time_never_goes_back() -> None:
+    """A read waits for a write that the leader refused. It once came before the write, and this run never ended."""
+    with pytest.raises(ValueError, match="ago"):
+        World().callLater(-0.001, print)
+    assert not run(14488).promise
 
 
 def test_a_late_owner_takes_no_write_of_its_successor_for_an_edit() -> None:
