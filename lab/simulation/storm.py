@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -67,6 +68,7 @@ class Simulation:
         self.fine_since = 0.0  # when the last fault of the ensemble or of a source was over
         self.writing = True
         self._finishing = False
+        self._switches: Counter[str] = Counter()  # of the source, that operators have begun
         for source in self.sources.values():
             self._write(source)
         self.nodes = [Node(number, self) for number in range(1, nodes + 1)]
@@ -231,13 +233,20 @@ class Simulation:
                 continue
             origin.switching = True
             before = self.referee.switched(destination, None)  # while it is under way, nobody knows what is durable
+            self._switches[destination] += 1
 
             def done(
-                result: object, node: Node = node, origin: MemoryOrigin = origin, before: Server | None = before
+                result: object,
+                node: Node = node,
+                origin: MemoryOrigin = origin,
+                before: Server | None = before,
+                number: int = self._switches[destination],
             ) -> None:
                 origin.switching = False
                 answer = result.value if isinstance(result, Failure) else result
                 self.referee.note(f"{destination}: {node.name} switches: {answer!r}")
+                if number != self._switches[destination]:
+                    return  # another one has begun since then, and is what must last: a paused node answers late
                 if isinstance(answer, str):
                     self.referee.switched(destination, origin.server)
                 elif not isinstance(answer, MetaWriteFailed) and node in self.runners(destination):
