@@ -217,7 +217,6 @@ class Connection:
         self.node = node
         self.over = False
         self.cut = False  # packets do not arrive any more
-        self.in_flight: set[int] = set()  # rows that left since the last ROLLBACK or SUBSCRIBE
         self.last_id = 0  # of the batches that left
         self._received = received
         self._closed = closed
@@ -329,7 +328,7 @@ class _TypedSession:
         if isinstance(request, Acknowledge):
             self._referee.ack_done(self._connection.node, request)
         elif isinstance(request, Rollback):
-            self._connection.in_flight.clear()
+            self._referee.rolled_back(request.identity)
         silent = isinstance(request, Acknowledge | Rollback)
         return Reply(() if silent else ((request, None, None),))  # type: ignore[arg-type]  # typed, not bytes
 

@@ -127,6 +127,9 @@ class Consumer:
     edited_to: str = ""  # the operator's last position
     promised: tuple[int, Node, float] | None = None  # after an orderly stop: rows that must not come again
     fresh: bool = False  # nothing was delivered since the last instance started
+    in_flight: set[int] = field(default_factory=set)
+    """Rows that the running instance delivered since the last ROLLBACK, on whichever connection. The client may have
+    ended one of them, and the node does not know that yet."""
     begins_again: bool = False  # the running instance changed servers inside a transaction, and began it again
 
 
@@ -354,6 +357,7 @@ class Referee:
             if name != destination or cursor is None:
                 continue
             consumer.fresh, consumer.begins_again = True, False
+            consumer.in_flight.clear()
             if consumer.durable is not None:
                 consumer.spans = [(consumer.durable, FILTERS[consumer.filter])]
                 if self._sources[destination].row(cursor) == consumer.durable:
@@ -424,7 +428,7 @@ class Referee:
         connection.last_id = max(connection.last_id, message.batch_id)
         if rows:
             self._check_rows(connection, consumer, where, rows, destination, client_id)
-            connection.in_flight.update(rows)
+            consumer.in_flight.update(rows)
             consumer.fresh = False
         segment, _, last = message.batch.pieces[-1]
         whole = segment.kinds[last - 1] in (EntryKind.END, EntryKind.DDL)
@@ -455,7 +459,7 @@ class Referee:
         start, tables = consumer.spans[-1]
         if consumer.fresh and source.log.missing(source.log.begin_of(first), first - 1, tables, ()) is not None:
             self.broke("redelivery-at-boundary", f"{where}: begins at row {first}")
-        known = consumer.processed | connection.in_flight
+        known = consumer.processed | consumer.in_flight
         missing = source.log.missing(start + 1, first - 1, tables, known)
         if missing is None:
             missing = source.log.missing(first, rows[-1], tables, rows)
@@ -470,6 +474,10 @@ class Referee:
             and other >= begin
             and source.log.missing(begin, other - 1, consumer.spans[-1][1], ()) is None
         )
+
+    def rolled_back(self, identity: ClientIdentity) -> None:
+        """A node has carried out a ROLLBACK."""
+        self.consumer(identity.destination, identity.client_id).in_flight.clear()
 
     def subscribed(self, node: Node, identity: ClientIdentity, cursor: LogPosition | None) -> None:
         """A node answers a SUBSCRIBE."""

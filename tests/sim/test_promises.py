@@ -54,6 +54,16 @@ def test_time_never_goes_back() -> None:
     assert not run(14488).promise
 
 
+def test_a_switch_that_a_paused_node_reports_late_does_not_undo_a_later_one() -> None:
+    """The node writes its switch and is paused. Its successor switches back before the first one is reported."""
+    assert run(19488).what == ""
+
+
+def test_rows_are_in_flight_although_their_connection_has_ended() -> None:
+    """A node answers a GET whose client is gone. The client's next connection gets the rows behind these."""
+    assert run(23602).what == ""
+
+
 def test_a_late_owner_takes_no_write_of_its_successor_for_an_edit() -> None:
     """The lease ends while a write has no answer. Then the node reads a cursor that the next owner has written."""
     assert run(118).what == ""
