@@ -120,6 +120,7 @@ class Stage(Staged):
                     "canal.client.connections.max": str(MOST),
                     "canal.client.connections.address.max": str(MOST_OF_ADDRESS),
                     "canal.admin.port": str(self.admin_protocol_ports[name]),
+                    "canal.cluster.rebalance.delay": "-1",  # both destinations stay on the node that is attacked
                 },
                 name=name,
                 login=BOSS,
