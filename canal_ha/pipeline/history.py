@@ -23,7 +23,7 @@ from canal_ha.errors import SinkRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.altered import find
 from canal_ha.pipeline.done import number_of
-from canal_ha.pipeline.latest import key_columns, row_numbers
+from canal_ha.pipeline.latest import check_keys, key_columns, row_numbers
 from canal_ha.pipeline.reading import TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
@@ -82,7 +82,7 @@ def versions(batches: Iterable[TableBatch], keys: Mapping[str, Sequence[str]]) -
 
     batches: of `Portion.batches`.
     keys: `schema.table` -> key columns of tables without a primary key, or to use instead of it.
-    Raises SinkRefused for a table without a key, and for one that has a column with a name of OWN.
+    Raises SinkRefused for a table without a key, for NULL in a key, and for a column with a name of OWN.
     """
     tables: dict[tuple[str, str], list[_HistoryStretch]] = {}
     for batch in batches:
@@ -176,6 +176,7 @@ class _HistoryStretch:
             return RowVersions(schema, table, statements=tuple(self.statements), ended_at=self.ended_at)
         wanted = next((rows.schema for rows in self.parts if not _only_deletes(rows)), self.parts[0].schema)
         whole = pa.Table.from_batches([fitted(rows, wanted) for rows in self.parts])
+        check_keys(whole, self.keys, f"{schema}.{table}")
         own = list(whole.schema)[: -len(META)]
         taken = [each.name for each in OWN if find(pa.schema(own), each.name) >= 0]
         if taken:
@@ -238,13 +239,11 @@ def _folded(whole: pa.Table, own: list[pa.Field], keys: tuple[str, ...]) -> tupl
 
 
 def _same_as_before(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return which rows have the values of the row before them in all columns; NULL equals NULL."""
+    """Return which rows have the values of the row before them in all columns, which have no NULL."""
     count = len(columns[0])
     same = pa.concat_arrays([pa.array([False]), pa.repeat(True, count - 1)])
     for column in columns:
-        now, before = column[1:], column[:-1]
-        equal = pc.or_(pc.fill_null(pc.equal(now, before), False), pc.and_(pc.is_null(now), pc.is_null(before)))
-        same = pc.and_(same, pa.concat_arrays([pa.array([False]), equal]))
+        same = pc.and_(same, pa.concat_arrays([pa.array([False]), pc.equal(column[1:], column[:-1])]))
     return same
 
 

@@ -53,7 +53,7 @@ def latest(batches: Iterable[TableBatch], keys: Mapping[str, Sequence[str]]) -> 
 
     batches: of `Portion.batches`.
     keys: `schema.table` -> key columns of tables without a primary key, or to use instead of it.
-    Raises SinkRefused for a table without a key, and for rows that do not fit together.
+    Raises SinkRefused for a table without a key, for NULL in a key, and for rows that do not fit together.
     """
     tables: dict[tuple[str, str], _TableHistory] = {}
     for batch in batches:
@@ -132,8 +132,7 @@ class _TableHistory:
         table, operations = self._aligned(stretch)
         places = [find(table.schema, key) for key in stretch.keys]
         keys = [table.column(place) for place in places]
-        if not self._given and any(column.null_count for column in keys):
-            raise SinkRefused(f"canal: the primary key of {self._name} has a date that is no day, as 0000-00-00")
+        check_keys(table, [table.schema.names[place] for place in places], self._name)
         at = _last_rows(keys, len(table))
         newest, gone = table.take(at), pc.equal(operations.take(at), _DELETE)
         fields = [table.schema.field(place) for place in places]
@@ -234,6 +233,23 @@ def key_columns(schema: pa.Schema, name: str, given: tuple[str, ...]) -> tuple[s
     if missing:
         raise SinkRefused(f"canal: {name} has no column {missing[0]}, which the pipeline's file names as its key")
     return tuple(names[key.lower()] for key in given)
+
+
+def check_keys(rows: pa.Table, keys: Sequence[str], name: str) -> None:
+    """Raise SinkRefused if a key has NULL: a unique key can have it in many rows, and a copy would take them for one.
+
+    rows: all columns of the table.
+    keys: names of the key's columns.
+    name: of the table.
+    """
+    for key in keys:
+        if rows.column(key).null_count:
+            raise SinkRefused(
+                f"canal: {name}.{key}, a column of the key, is NULL in a row, or has a date that is no day, as"
+                " 0000-00-00: several rows can have that, and a copy could not tell them apart. List columns without"
+                f" such values under keys in the pipeline's file, leave {name} out of its tables, or use mode:"
+                " changelog, which needs no key"
+            )
 
 
 def _only_deletes(operations: pa.Array) -> bool:

@@ -284,23 +284,18 @@ def test_a_column_that_comes_back_with_another_type_keeps_older_values(lake: Lak
         assert [(each["a"], each["a_old"]) for each in found] == [(None, 7), ("x", None)]
 
 
-def test_versions_with_null_in_the_key_are_found(lake: Lake) -> None:
-    """Of a table whose key the pipeline's file gives."""
-    columns = (made.ID, ("part", "varchar(20)", 12, True), made.NAME)
-
-    def change(offset: int, part: str | None, name: str) -> bytes:
-        image = {"id": "1", "part": part, "name": name}
-        return made.rows(offset, "INSERT", [(None, image)], columns)
-
-    writer = Writer(lake.target())
-    writer.commit(change(1, None, "a"), change(2, "x", "b"), offset=2)
-    writer.commit(change(3, None, "c"), offset=3)
-    found = lake.versions().sort_by("valid_position").to_pylist()
-    assert [(each["part"], each["name"], each["is_current"]) for each in found] == [
-        (None, "a", False),
-        ("x", "b", True),
-        (None, "c", True),
-    ]
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+def test_null_in_a_key_column_stops_instead_of_losing_or_doubling_rows(lake: Lake, mode: str) -> None:
+    """A unique key can have NULL in many rows. The error names the column and what to do; nothing is written."""
+    columns = (("a", "int(11)", 4, False), ("b", "int(11)", 4, False), made.NAME)
+    options = iceberg_options(lake.directory / "lake") if lake.kind == "iceberg" else {}
+    target = opened(described(lake.directory, {}, lake.kind, mode, keys={"s.t": ("a", "b")}, **options))
+    writer = Writer(target)
+    writer.commit(made.rows(1, "INSERT", [(None, {"a": "1", "b": "2", "name": "z"})], columns), offset=1)
+    two = [(None, {"a": "1", "b": None, "name": name}) for name in ("x", "y")]
+    with pytest.raises(SinkRefused, match=r"s\.t\.b, a column of the key, is NULL.*List columns.*under keys"):
+        writer.commit(made.rows(2, "INSERT", two, columns), offset=2)
+    assert lake.versions().column("name").to_pylist() == ["z"]
 
 
 def test_files_without_a_changed_version_are_not_written_again(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_names_of_columns_are_the_same_in_any_case() -> None:
 
 
 def test_a_table_without_a_key_is_refused() -> None:
-    """The pipeline's file can name one; a key with a date that is no day is refused, too."""
+    """The pipeline's file can name one; a key with NULL or with a date that is no day is refused, too."""
     plain = (("id", "int(11)", 4, False), NAME)
     with pytest.raises(SinkRefused, match=r"s\.t has no primary key: list its key columns under keys"):
         reduced(change(1, None, row(1), *plain))
@@ -243,6 +243,9 @@ def test_a_table_without_a_key_is_refused() -> None:
         reduced(change(1, None, row(1), *plain), keys={"s.t": ["nr"]})
     with pytest.raises(SinkRefused, match="a date that is no day"):
         reduced(change(1, None, {"d": "0000-00-00"}, ("d", "date", 91, True)))
+    for entry in (change(1, None, {"id": None}, ID), change(1, {"id": None}, None, ID)):
+        with pytest.raises(SinkRefused, match=r"s\.t\.id, a column of the key, is NULL in a row"):
+            reduced(entry, keys={"s.t": ["id"]})
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,18 @@ def test_a_key_that_is_redefined_is_the_copys_too(source: Sourced, copies: SqlCo
     assert copies.keys() == {"id", "g"}
 
 
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+def test_null_in_a_key_column_says_what_to_do(source: Sourced, copies: SqlCopies, mode: str) -> None:
+    """A unique key of the source can have NULL in many rows, a primary key of the copy in none."""
+    target = copies.open(mode, keys={f"{source.database}.t": ("a", "b")})
+    source.execute("CREATE TABLE t (a INT, b INT, v INT, UNIQUE (a, b))", "INSERT INTO t VALUES (1, 2, 3)")
+    target.commit(source.portion())
+    source.execute("INSERT INTO t VALUES (1, NULL, 4), (1, NULL, 5)")
+    with pytest.raises(SinkRefused, match=r"\.t\.b, a column of the key, is NULL in a row.*under keys"):
+        target.commit(source.portion())
+    assert [row["v"] for row in copies.rows(order="v")] == [3]
+
+
 def test_policies_for_changed_columns(source: Sourced, copies: SqlCopies) -> None:
     """`stop` refuses and names the column; `ignore` writes the columns that the copy has."""
     source.execute("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")

@@ -86,7 +86,7 @@ class VersionUpdate:
         left, right = {_AT: places}, {_FROM: numbers}
         for at, name in enumerate(self._keys if len(given) else ()):
             both = pa.chunked_array([*rows.column(name).take(places).chunks, *given.column(name).chunks])
-            codes = both.combine_chunks().dictionary_encode(null_encoding="encode").indices  # NULL equals NULL
+            codes = both.combine_chunks().dictionary_encode().indices
             left[str(at)], right[str(at)] = codes[: len(places)], codes[len(places) :]
         if len(left) == 1:
             return pa.table({_AT: places[:0], _FROM: numbers[:0]})

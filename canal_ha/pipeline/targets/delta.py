@@ -453,7 +453,7 @@ class _TableCommit:
             ],
             promote_options="default",
         )
-        match, values = same_key(keys, rows), values_of(upserts.schema.names)
+        match, values = same_key(keys), values_of(upserts.schema.names)
         merge = table.merge(rows, match, source_alias="s", target_alias="t", commit_properties=commit)
         merge = merge.when_matched_delete(f"s.{_GONE}")
         if len(upserts):
@@ -597,7 +597,7 @@ def _beyond(table: DeltaTable, upserts: pa.Table, deletes: pa.Table, keys: Seque
     if not len(files):
         return True
     for key in keys:
-        if not pa.types.is_integer(upserts.schema.field(key).type) or upserts.column(key).null_count:
+        if not pa.types.is_integer(upserts.schema.field(key).type):
             continue
         if not {f"min.{key}", f"max.{key}"} <= set(files.schema.names):
             continue

@@ -36,7 +36,7 @@ def take_over(
         for each, action in ((ends, _END), (begun, _BEGIN), (read, _READ))
     ]
     given = pa.concat_tables(parts, promote_options="default")
-    match = f"t.{CURRENT} = true AND s.{_ACTION} <> {_BEGIN} AND {same_key(keys, given)}"
+    match = f"t.{CURRENT} = true AND s.{_ACTION} <> {_BEGIN} AND {same_key(keys)}"
     columns = begun.schema.names
     fresh = values_of([name for name in columns if name not in VERSION_KEY])
     merge = table.merge(given, match, source_alias="s", target_alias="t", commit_properties=commit)
