@@ -27,8 +27,14 @@ def lacks(stored: Progress | None, portion: Portion, where: str) -> bool:
     if follows:
         return True
     raise SinkRefused(
-        f"{where}: destination {portion.destination}: the target is at {stored.mark if stored else 'no commit'}, and"
-        f" this process would write {commit.mark}: another process of this pipeline has gone on, or somebody restored"
+        f"{where}: destination {portion.destination}: the target is at {_shown(stored)}, and this process would write"
+        f" {_shown(commit)}: another process of this pipeline has gone on, or somebody restored"
         " the target. Nothing was written. End this process; if no other one runs, start the pipeline again, which"
         " reads the target's progress"
     )
+
+
+def _shown(progress: Progress | None) -> str:
+    if progress is None:
+        return "no commit"
+    return f"{progress.mark}{f' of {progress.owner}' if progress.owner else ''}"

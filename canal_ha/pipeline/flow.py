@@ -46,6 +46,7 @@ from canal_ha.pipeline.intake import Intake, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.redelivery import Committed, server_of
 from canal_ha.pipeline.refilling import tables_to_read_again
@@ -127,6 +128,7 @@ class Flow:
         self._works = works
         self._works_told = False
         self._where = f"pipeline {description.name}, client id {options.client_id} of {access.destination}"
+        self._owner = options.owner(description.name)
         self._reader = ChangeReader(description.takes, options.time_zone, description.transforms, description.keys)
         self._stopping = threading.Event()
         self._connector: FlowClient | None = None
@@ -245,9 +247,12 @@ class Flow:
     def _judge(self, cursor: LogPosition | None) -> None:
         """Read the target's progress and compare it with the server's cursor, before anything is fetched.
 
-        Raises DataLoss, ClientIdTaken, and the errors of the target.
+        Raises DataLoss, ClientIdTaken, SinkRefused for the progress of another pipeline, and the errors of the target.
         """
         progress = self._target.progress(self.destination)
+        other = foreign(progress, self._owner, self._where, cursor)
+        if other is not None:
+            raise other
         problem = judge(cursor, progress, self._where)
         if isinstance(problem, DataLoss) and not self._options.fail_on_data_loss:
             log.warning("pipeline.data_loss", destination=self.destination, error=str(problem))
@@ -258,8 +263,9 @@ class Flow:
             last = begin if progress is None else progress.last
             newest_ms, seq = (0, 0) if progress is None else (progress.newest_ms, progress.seq)
             given_up = cursor.mark if problem is not None and cursor is not None else ""
-            progress = Progress(secrets.token_hex(8), seq, last, newest_ms, given_up=given_up)
+            progress = Progress(secrets.token_hex(8), seq, last, newest_ms, given_up=given_up, owner=self._owner)
             self._target.commit(Portion(self.destination, b"", progress, 0, True, self._reader))
+        progress = replace(progress, owner=self._owner)  # it may read from other servers now
         self._progress, self._cursor = progress, cursor
         self._state = replace(self._state, progress=progress)
 

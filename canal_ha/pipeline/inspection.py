@@ -20,6 +20,7 @@ from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.destinations import resolve
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget
 from canal_ha.pipeline.transforms import Transforms
@@ -174,7 +175,8 @@ def _state(description: Description, options: SourceOptions, target: PipelineTar
             with BlockingZnodes(options.zk_servers, options.zk_access) as znodes:
                 state = replace(state, cursor=CursorNodes(znodes).read(name, options.client_id))
         where = f"pipeline {description.name}, client id {options.client_id} of {name}"
-        wrong = judge(state.cursor, state.progress, where)
+        other = foreign(state.progress, options.owner(description.name), where, state.cursor)
+        wrong = other or judge(state.cursor, state.progress, where)
         state = replace(state, problem=str(wrong) if wrong is not None else "")
         return replace(state, end=SourceAccess(name, options, filter_of(description, options)).end(WAIT_S))
     except CanalError as error:

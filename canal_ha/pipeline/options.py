@@ -35,6 +35,7 @@ from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled
 from canal_ha.errors import OptionInvalid
 from canal_ha.model.place import Place, end_of_read
+from canal_ha.pipeline.progress_owner import ProgressOwner
 
 GLOB_CHARACTERS = "*?["
 E = TypeVar("E", bound=StrEnum)
@@ -99,6 +100,10 @@ class SourceOptions:
     def globs(self) -> bool:
         """Whether a destination is a glob, which needs ZooKeeper."""
         return any(character in name for name in self.destinations for character in GLOB_CHARACTERS)
+
+    def owner(self, pipeline: str) -> ProgressOwner:
+        """Return who a target's progress belongs to. pipeline: name of the one that has these options."""
+        return ProgressOwner(pipeline, self.client_id, self.zk_servers or ",".join(self.servers))
 
     def for_stream(self) -> SourceOptions:
         """Return the options of a stream. Raises OptionInvalid for those of a batch."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.progress_owner import ProgressOwner
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Progress:
     whole: whether the last entry ends a transaction.
     given_up: mark of the cursor up to which missing changes were given up when the run began; "" if none were.
     spooled: mark of the last segment that the target has (spark/cursor.py); "" without Spark.
+    owner: the pipeline that writes it; None in a progress of an earlier version.
     """
 
     run: str
@@ -30,6 +32,7 @@ class Progress:
     whole: bool = True
     given_up: str = ""
     spooled: str = ""
+    owner: ProgressOwner | None = None
 
     @property
     def mark(self) -> str:
@@ -52,6 +55,7 @@ class Progress:
             "whole": self.whole,
             **({"givenUp": self.given_up} if self.given_up else {}),
             **({"spooled": self.spooled} if self.spooled else {}),
+            **({"owner": self.owner.to_dict()} if self.owner else {}),
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
@@ -63,6 +67,7 @@ class Progress:
             last = replace(LogPosition.from_dict(body["last"]), sub_index=int(body["sub"]))
             run, seq, newest_ms = str(body["run"]), int(body["seq"]), int(body["newestMs"])
             given_up, spooled = str(body.get("givenUp", "")), str(body.get("spooled", ""))
-            return cls(run, seq, last, newest_ms, bool(body["whole"]), given_up, spooled)
+            owner = ProgressOwner.from_dict(body["owner"]) if "owner" in body else None
+            return cls(run, seq, last, newest_ms, bool(body["whole"]), given_up, spooled, owner)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the progress of a pipeline: {text[:200]!r}") from error

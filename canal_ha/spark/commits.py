@@ -25,6 +25,7 @@ from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.flow import PAUSES_S
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.progress_owner import ProgressOwner, foreign
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.refilling import tables_to_read_again
 from canal_ha.pipeline.targets import open_target
@@ -145,9 +146,13 @@ class _Task:
     def _begin(self, stored: Progress | None) -> tuple[int, Progress]:
         """Return the last segment that need not be written, and the progress that the next commit follows.
 
-        Raises DataLoss, unless the pipeline gives changes up; then a new run begins.
+        Raises SinkRefused for the progress of another pipeline, and DataLoss, unless changes are given up; then a new
+        run begins.
         """
-        given, manifest = self._given, self._manifest
+        given, manifest, owner = self._given, self._manifest, ProgressOwner(self._terms.description.name)
+        other = foreign(stored, owner, self._where)
+        if other is not None:
+            raise other
         after, problem = -1, ""
         claim = None if stored is None else claim_of(stored.spooled, manifest)
         if stored is not None and claim is None:
@@ -164,12 +169,12 @@ class _Task:
         if problem:
             log.warning("pipeline.data_loss", destination=given.destination, error=problem)
         if stored is not None and not problem:
-            return after, stored
+            return after, replace(stored, owner=stored.owner or owner)
         if stored is None:
             self._target.check()  # it creates what keeps the progress
         run = secrets.token_hex(8)
         begun = Progress(run, 0, LogPosition("", 0), 0) if stored is None else replace(stored, run=run)
-        begun = replace(begun, given_up="", spooled=mark_of(manifest, after))
+        begun = replace(begun, given_up="", spooled=mark_of(manifest, after), owner=owner)
         self._target.commit(Portion(given.destination, b"", begun, 0, True, self._reader))
         return after, begun
 

@@ -401,6 +401,17 @@ def test_a_second_process_stops_loudly(tmp_path: Path) -> None:
     assert len(kept(tmp_path)) == 2
 
 
+def test_a_table_of_another_pipeline_is_named_with_it(tmp_path: Path) -> None:
+    """Each has a progress of its own, so nothing else would stop the second one."""
+    opened(tmp_path, "changelog").commit(of(1, insert(101, 1)))
+    other = open_target(replace(described("iceberg", "changelog", tmp_path, options(tmp_path)), name="second"))
+    assert other.progress("d") is None
+    other.commit(portion(0, 0, []))
+    with pytest.raises(SinkRefused, match=r"s\.t belongs to pipeline 'shop', and pipeline 'second' would write"):
+        other.commit(of(1, insert(101, 1)))
+    assert len(kept(tmp_path)) == 1
+
+
 def test_a_compaction_by_somebody_else_keeps_the_progress(tmp_path: Path) -> None:
     """A snapshot without progress on top does not hide the one below."""
     target = opened(tmp_path, "changelog")

@@ -43,7 +43,7 @@ from canal_ha.pipeline.progress import Progress
 
 Identifier = tuple[str, ...]
 
-_SOURCE, _MODE = "canal.source", "canal.mode"
+_SOURCE, _MODE, _PIPELINE = "canal.source", "canal.mode", "canal.pipeline"
 _TRIES = 10  # of the progress, which several processes store in one table
 _FILE_BYTES = 64 << 20  # of a mirror's data files in memory; a changed row costs the writing of its file
 _CATALOG_LIBRARIES = frozenset({"sqlalchemy", "thrift"})  # pyiceberg passes their errors on
@@ -148,7 +148,8 @@ class IcebergTarget:
         usual = {"write.target-file-size-bytes": str(_FILE_BYTES)} if self._mode in ("mirror", "scd2") else {}
 
         def create(columns: pa.Schema) -> Table:
-            return self._create(identifier, columns, {**usual, **self._properties, **own})
+            mine = {_PIPELINE: self._description.name}
+            return self._create(identifier, columns, {**usual, **self._properties, **own, **mine})
 
         commit = TableCommit(self._description, schema, table, found, create, {key: after.to_json()})
         match self._mode:
@@ -160,11 +161,18 @@ class IcebergTarget:
                 commit.append(batches)
 
     def _load(self, identifier: Identifier, own: dict[str, str], source: str) -> Table | None:
-        """Return a table; None if it does not exist. Raises SinkRefused for one of another source or mode."""
+        """Return a table; None if it does not exist. Raises SinkRefused for one of another pipeline, source or mode."""
         try:
             found = self._catalog.load_table(identifier)
         except NoSuchTableError:
             return None
+        owner = found.properties.get(_PIPELINE, self._description.name)  # earlier versions stored none
+        if owner != self._description.name:
+            raise SinkRefused(
+                f"iceberg: the table {'.'.join(identifier)} belongs to pipeline {owner!r}, and pipeline"
+                f" {self._description.name!r} would write the rows of {source} into it. Give each pipeline a namespace"
+                f" of its own. If {owner!r} no longer exists: drop the table, or set its property {_PIPELINE}"
+            )
         for name, value in own.items():
             if found.properties.get(name) != value:
                 raise SinkRefused(
