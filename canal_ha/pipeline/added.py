@@ -102,9 +102,8 @@ def _is_computed(definition: Sequence[Token]) -> bool:
 def _definition(tokens: Sequence[Token], name: str) -> Sequence[Token]:
     """Return the tokens of a column's definition, from its name to the next comma or bracket."""
     for at, token in enumerate(tokens[:-1]):
-        before = tokens[at - 1].word if at else ""
         named = token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.value.lower() == name.lower()
-        if not named or before not in ("ADD", "COLUMN", "EXISTS", "(", ","):
+        if not named or not _is_added(tokens, at):
             continue
         depth = 0
         for end in range(at + 1, len(tokens)):
@@ -114,6 +113,17 @@ def _definition(tokens: Sequence[Token], name: str) -> Sequence[Token]:
             depth += (word == "(") - (word == ")")
         return tokens[at + 1 :]
     return ()
+
+
+def _is_added(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether a name begins the definition of an added column, not an item of a DROP, CHANGE or index."""
+    following = tokens[at + 1]
+    if following.kind is not TokenKind.WORD or following.word in ("ASC", "DESC"):
+        return False
+    before = at - 1
+    while before > 0 and tokens[before].word in ("IF", "NOT", "EXISTS", "COLUMN"):
+        before -= 1
+    return tokens[before].word in ("ADD", "(", ",")
 
 
 def _constant(tokens: Sequence[Token], column: ColumnType) -> str | None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.errors import SinkRefused
+from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.latest import LatestChanges, latest
 from canal_ha.pipeline.reading import ChangeReader
 from tests.spark import entries as made
@@ -171,6 +172,23 @@ def test_computed_values_are_told() -> None:
         frames = made.frames([made.ddl(1, f"ALTER TABLE t ADD c {definition}")])
         assert bool(reader.refilled(frames, columns=True)) is told, definition
         assert reader.refilled(frames, columns=False) == []
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "DROP COLUMN c, ADD c INT DEFAULT 7",
+        "DROP COLUMN IF EXISTS c, ADD COLUMN IF NOT EXISTS c INT DEFAULT 7",
+        "RENAME COLUMN c TO d, ADD COLUMN c INT DEFAULT 7",
+        "CHANGE COLUMN c d INT, ADD c INT DEFAULT 7",
+        "ADD INDEX i (c), ADD c INT DEFAULT 7",
+        "ADD UNIQUE i (name, c DESC), ADD (b INT, c INT DEFAULT 7)",
+        "ADD INDEX i (c(3)), ADD `c` INT DEFAULT 7 AFTER id",
+    ],
+)
+def test_older_rows_get_the_default_although_another_item_names_the_column(items: str) -> None:
+    """They had NULL."""
+    assert {each.name: each.default for each in added_columns(f"ALTER TABLE t {items}")}["c"] == "7"
 
 
 def test_rows_before_an_alter_get_its_columns() -> None:
