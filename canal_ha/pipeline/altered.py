@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from canal_ha.client.arrow_types import to_arrow
-from canal_ha.decode.ddl.statements import AlterTable, DropColumn, RenameColumn, SetColumn
+from canal_ha.decode.ddl.statements import AlterTable, SetColumn
 from canal_ha.pipeline.added import added_columns
+from canal_ha.pipeline.kept_columns import drops_of, renames_of
 from canal_ha.pipeline.reading import KEY, TYPE
 
 Retyping = Callable[[pa.Table, int, str], pa.Table]
@@ -23,20 +24,16 @@ def altered(rows: pa.Table, sql: str, statement: AlterTable, retyped: Retyping) 
     retyped: called for each column that it declares again.
     Raises the errors of `retyped`.
     """
+    gone = {name.lower() for name in drops_of(statement)}
+    rows = rows.select([at for at, name in enumerate(rows.schema.names) if name.lower() not in gone])
+    new = {old.lower(): name for old, name in renames_of(statement)}
+    fields = [each.with_name(new.get(each.name.lower(), each.name)) for each in rows.schema]
+    rows = pa.Table.from_arrays(rows.columns, schema=pa.schema(fields, rows.schema.metadata))
     for change in statement.changes:
-        match change:
-            case DropColumn(name):
-                at = find(rows.schema, name)
-                rows = rows if at < 0 else rows.remove_column(at)
-            case RenameColumn(old, new):
-                rows = _renamed(rows, old, new)
-            case SetColumn(definition, old) if old is not None:
-                made = definition.column
-                rows = _renamed(rows, old, made.name)
-                at = find(rows.schema, made.name)
-                rows = rows if at < 0 else retyped(rows, at, made.mysql_type)
-            case _:
-                pass
+        if isinstance(change, SetColumn) and change.old is not None:
+            made = change.definition.column
+            at = find(rows.schema, made.name)
+            rows = rows if at < 0 else retyped(rows, at, made.mysql_type)
     for added in added_columns(sql):
         if find(rows.schema, added.name) < 0:
             [value] = to_arrow([added.default], added.column, added.column.arrow, "UTC")
@@ -49,10 +46,3 @@ def altered(rows: pa.Table, sql: str, statement: AlterTable, retyped: Retyping) 
 def find(schema: pa.Schema, name: str) -> int:
     """Return the place of a column, in any case of its name; -1 if it is missing."""
     return next((at for at, own in enumerate(schema.names) if own.lower() == name.lower()), -1)
-
-
-def _renamed(rows: pa.Table, old: str, new: str) -> pa.Table:
-    at = find(rows.schema, old)
-    if at < 0 or rows.schema.names[at] == new:
-        return rows
-    return rows.set_column(at, rows.schema.field(at).with_name(new), rows.column(at))

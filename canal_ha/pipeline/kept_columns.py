@@ -1,10 +1,14 @@
-"""Tells how the columns of a history are renamed, which keeps columns that the source has dropped. Pure."""
+"""Tells how the columns of a copy are renamed, and of a history, which keeps columns that the source has dropped. Pure.
+
+All items of an ALTER TABLE name the columns as they were before it. So its drops come first, then its renames at once:
+`RENAME COLUMN a TO b, RENAME COLUMN b TO a` swaps two names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from canal_ha.decode.ddl.statements import AlterTable, RenameColumn, SetColumn
+from canal_ha.decode.ddl.statements import AlterTable, DropColumn, RenameColumn, SetColumn
 
 _CHARACTERS = 56  # of a name that gets an ending: MySQL's names have 64
 
@@ -43,12 +47,29 @@ def new_names(
     return found
 
 
+def possible(names: Iterable[str], renames: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the renames whose new names are free, or get free by others. names, renames: as of new_names."""
+    known = {name.lower() for name in names}
+    found = [(old, new) for old, new in renames if old.lower() in known]
+    while True:
+        taken = known - {old.lower() for old, _ in found}
+        left = [(old, new) for old, new in found if new.lower() not in taken]
+        if len(left) == len(found):
+            return found
+        found = left
+
+
 def asides(name: str, named: Callable[[str], str] = str) -> Iterator[str]:
     """Yield the names that a column may get when it is put aside. named: as of new_names."""
     number = 1
     while True:
         yield named(f"{name[:_CHARACTERS]}_old{number if number > 1 else ''}")
         number += 1
+
+
+def drops_of(alter: AlterTable) -> list[str]:
+    """Return the names of the columns that a statement drops."""
+    return [change.name for change in alter.changes if isinstance(change, DropColumn)]
 
 
 def renames_of(alter: AlterTable) -> list[tuple[str, str]]:

@@ -104,6 +104,32 @@ def test_columns_follow_those_of_the_source(source: Sourced, copies: SqlCopies, 
     equal(source, copies)
 
 
+SWAPS = (
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+    "CHANGE a b INT, CHANGE b a INT",
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO c, RENAME COLUMN c TO a",
+    "RENAME COLUMN a TO b, DROP COLUMN b",
+    "DROP COLUMN b, CHANGE a b BIGINT, ADD d INT DEFAULT 7",
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO e",
+)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_columns_whose_names_change_places_keep_their_values(source: Sourced, copies: SqlCopies, apart: bool) -> None:
+    """In one statement; also the values of rows that come before it in its portion."""
+    for at, swap in enumerate(SWAPS):
+        source.execute(f"CREATE TABLE t{at} (id INT PRIMARY KEY, a INT, b INT, c INT)")
+        source.execute(f"INSERT INTO t{at} VALUES (1, 10, 20, 30), (2, 11, 21, 31)")
+        copies.target.commit(source.portion())
+        source.execute(f"INSERT INTO t{at} VALUES (3, 12, 22, 32)", f"ALTER TABLE t{at} {swap}")
+        if apart:
+            copies.target.commit(source.portion())
+        source.execute(f"UPDATE t{at} SET b = 0 WHERE id = 2")
+        copies.target.commit(source.portion())
+        names = ", ".join(sorted(source.query(f"SELECT * FROM t{at}")[0]))
+        assert copies.rows(f"t{at}", names) == source.query(f"SELECT {names} FROM t{at} ORDER BY id"), swap
+
+
 def test_a_key_that_is_redefined_is_the_copys_too(source: Sourced, copies: SqlCopies) -> None:
     """Rows deleted by the old key, and updated behind the statement, are right."""
     source.execute("CREATE TABLE t (id INT PRIMARY KEY, g INT NOT NULL, v INT)")

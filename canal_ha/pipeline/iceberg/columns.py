@@ -14,11 +14,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 
 from canal_ha.client.arrow_types import column_type, to_arrow
-from canal_ha.decode.ddl.statements import DropColumn, RenameColumn, SetColumn
+from canal_ha.decode.ddl.statements import SetColumn
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.description import Evolve
-from canal_ha.pipeline.kept_columns import asides, new_names, renames_of
+from canal_ha.pipeline.kept_columns import asides, drops_of, new_names, possible, renames_of
 from canal_ha.pipeline.statements import effects
 
 
@@ -86,23 +86,13 @@ class ColumnChanges:
             for effect in effects(sql, schema):
                 if (effect.schema, effect.table) != (schema, table) or effect.alter is None:
                     continue
-                if self._keeps:
-                    for before, after in new_names(self.arrow.names, renames_of(effect.alter)):
-                        self._rename(before, after, sql)
+                for name in drops_of(effect.alter):
+                    self._drop(name, sql)
+                self._rename_all(renames_of(effect.alter), sql)
                 for change in effect.alter.changes:
-                    match change:
-                        case RenameColumn() if self._keeps:
-                            pass
-                        case RenameColumn(old, new):
-                            self._rename(old, new, sql)
-                        case DropColumn(name):
-                            self._drop(name, sql)
-                        case SetColumn(definition, old) if old is not None:
-                            if not self._keeps:
-                                self._rename(old, definition.column.name, sql)
-                            self._widen(pa.field(definition.column.name, _declared(definition.column.mysql_type)), sql)
-                        case _:
-                            pass
+                    if isinstance(change, SetColumn) and change.old is not None:
+                        made = change.definition.column
+                        self._widen(pa.field(made.name, _declared(made.mysql_type)), sql)
                 for added in added_columns(sql):
                     self._make_room(pa.field(added.name, added.column.arrow), sql)
                     known = self._find(added.name) is not None
@@ -161,18 +151,26 @@ class ColumnChanges:
             with self.transaction.update_schema() as update:
                 update.delete_column((found.name,))
 
+    def _rename_all(self, renames: list[tuple[str, str]], sql: str) -> None:
+        """Carry the renames of a statement out, also of columns that swap their names. Raises SinkRefused."""
+        names = self.arrow.names
+        if not self.renames:
+            return
+        wanted = [(old, new) for old, new in renames if self._find(old) is not None]
+        blocked = () if self._keeps else set(wanted) - set(possible(names, wanted))
+        for old, new in blocked:
+            raise SinkRefused(
+                f"iceberg: {self.name}: {sql[:200]} gives the column {old} the name {new}, which another column of the"
+                " Iceberg table has, although the source has none of that name: rename that one by hand, and start the"
+                " pipeline again"
+            )
+        for before, after in new_names(names, wanted):
+            self._rename(before, after, sql)
+
     def _rename(self, old: str, new: str, sql: str) -> None:
         found = self._find(old)
-        if not self.renames or found is None or found.name == new:
+        if found is None or not self._may(f"has renamed the column {old} to {new}", sql):
             return
-        if not self._may(f"has renamed the column {old} to {new}", sql):
-            return
-        other = self._find(new)
-        if other is not None and other.name != found.name:
-            raise SinkRefused(
-                f"iceberg: {self.name}: {sql[:200]} swaps the names of columns, which this target cannot follow; drop"
-                " the Iceberg table, and read the table again with a snapshot"
-            )
         if found.name in self.defaults:
             self.defaults[new] = self.defaults.pop(found.name)
         with self.transaction.update_schema() as update:

@@ -1,4 +1,4 @@
-"""The changes of one table in a portion, written into its Iceberg table in one commit, or in one for each key."""
+"""The changes of one table in a portion, written into its Iceberg table in one commit."""
 
 from __future__ import annotations
 
@@ -58,17 +58,16 @@ class TableCommit:
         _commit(transaction)
 
     def mirror(self, batches: Sequence[TableBatch]) -> None:
-        """Take over the newest row of each key. Raises SinkRefused."""
-        found = self.found
+        """Take over the newest row of each key. All snapshots of the portion are one commit. Raises SinkRefused."""
         changes = latest(batches, self.description.keys)
+        fields = next((each.upserts.schema for each in changes if len(each.upserts.schema)), None)
+        if self.found is None and fields is None:
+            return  # the table is created with its first row
+        found = self.found or self.create(fields)
+        transaction = found.transaction()
         for each in changes:
-            if found is None:
-                if not len(each.upserts.schema):
-                    continue  # the table is created with its first row
-                found = self.create(each.upserts.schema)
-            transaction = found.transaction()
             self._take_over(found, transaction, each, self.summary if each is changes[-1] else {})
-            _commit(transaction)
+        _commit(transaction)
 
     def history(self, batches: Sequence[TableBatch]) -> None:
         """Take over versions of rows. All snapshots of the portion are one commit. Raises SinkRefused."""
@@ -92,7 +91,7 @@ class TableCommit:
     def _take_over(
         self, found: Table, transaction: Transaction, changes: LatestChanges, summary: dict[str, str]
     ) -> None:
-        snapshot = found.current_snapshot()
+        snapshot = transaction.table_metadata.current_snapshot()
         columns = self._columns(transaction, fresh=snapshot is None, renames=True, drops=True)
         if snapshot is not None:
             columns.follow(changes.statements, self.schema, self.table)

@@ -44,7 +44,7 @@ from canal_ha.pipeline.description import Description, Evolve, Mode
 from canal_ha.pipeline.done import behind, binlog_of, number_of
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.history import check_columns, fitted, in_order, versions
-from canal_ha.pipeline.kept_columns import new_names, renames_of
+from canal_ha.pipeline.kept_columns import drops_of, new_names, renames_of
 from canal_ha.pipeline.latest import LatestChanges, latest
 from canal_ha.pipeline.paths import OWN, former, segment, table_path, without_login
 from canal_ha.pipeline.portion import Portion
@@ -502,11 +502,14 @@ class _TableCommit:
         schema = _arrow_schema(table)
         steps: list[tuple[str, AlterTable]] = []
         plain: list[pa.Field] = []
+        moves = False  # a column goes, or gets another name; maybe another one has its name and type then
         for sql in statements:
             for effect in effects(sql, self._schema):
                 if (effect.schema, effect.table) != (self._schema, self._name) or effect.alter is None:
                     continue
                 steps.append((sql, effect.alter))
+                gone = [*drops_of(effect.alter), *(old for old, _ in renames_of(effect.alter))]
+                moves = moves or any(find(schema, name) >= 0 for name in gone)
                 plain += [
                     pa.field(added.name, added.column.arrow)
                     for added in added_columns(sql)
@@ -524,9 +527,9 @@ class _TableCommit:
         empty = pa.schema([pa.field(each.name, each.type) for each in schema]).empty_table()
         after = reshaped(empty).schema
         only_added = list(after)[: len(schema)] == list(empty.schema) and set(list(after)[len(schema) :]) <= set(plain)
-        if after == empty.schema:
+        if after == empty.schema and not moves:
             return
-        if only_added:
+        if only_added and not moves:
             self._add(table, list(after)[len(schema) :], number)
             return
         self._rewrite(

@@ -1,0 +1,136 @@
+"""Mirrors in Delta and Iceberg whose columns get each other's names, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+from canal_ha.pipeline.targets import delta, open_target
+from canal_ha.pipeline.targets.iceberg import IcebergTarget
+from canal_ha.pipeline.targets.target import PipelineTarget
+from tests.pipeline.driver import described
+from tests.pipeline.lake_writer import options as iceberg_options
+from tests.pipeline.made import Writer
+from tests.spark import entries as made
+
+Row = dict[str, Any]
+
+CHANGES = {
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO a": ("b", "a", "c"),
+    "CHANGE a b INT, CHANGE b a INT": ("b", "a", "c"),
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO c, RENAME COLUMN c TO a": ("b", "c", "a"),
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO e": ("b", "e", "c"),
+    "RENAME COLUMN a TO b, DROP COLUMN b": ("b", "", "c"),
+    "DROP COLUMN b, CHANGE a b BIGINT": ("b", "", "c"),
+    "DROP COLUMN c, ADD c INT DEFAULT 7": ("a", "b", "new"),
+}
+"""Items of an ALTER TABLE, and what becomes of the columns a, b and c; "" for one that goes."""
+
+
+def opened(kind: str, directory: Path) -> PipelineTarget:
+    """Return the checked target of a new process."""
+    options = iceberg_options(directory / "lake") if kind == "iceberg" else {}
+    target = open_target(described(directory, {}, kind, "mirror", **options))
+    target.check()
+    return target
+
+
+def kept(kind: str, directory: Path) -> list[Row]:
+    """Return the rows of s.t."""
+    if kind == "delta":
+        table = DeltaTable(f"{directory}/delta/s/t").to_pyarrow_table()
+    else:
+        access = dict(iceberg_options(directory / "lake")["catalog"])
+        table = load_catalog(access.pop("name"), **access).load_table(("s", "t")).scan().to_arrow()
+    rows: list[Row] = table.sort_by("id").to_pylist()
+    return rows
+
+
+def insert(offset: int, image: Row) -> bytes:
+    """Return the entry of a new row of numbers."""
+    columns = [made.ID, *((name, "int(11)", 4, False) for name in image if name != "id")]
+    return made.rows(offset, "INSERT", [(None, {name: str(value) for name, value in image.items()})], columns)
+
+
+def moved(items: str, image: Row) -> Row:
+    """Return a row behind a statement, as the source has it."""
+    names = dict(zip("abc", CHANGES[items], strict=True))
+    found = {names.get(name, name): value for name, value in image.items() if names.get(name, name) not in ("", "new")}
+    return {**found, "c": 7} if "new" in names.values() else found
+
+
+FIRST = {"id": 1, "a": 10, "b": 20, "c": 30}
+SECOND = {"id": 2, "a": 11, "b": 21, "c": 31}
+
+
+def third(items: str) -> Row:
+    """Return a row that comes behind the statement."""
+    return {name: 40 + at for at, name in enumerate(sorted(moved(items, FIRST)))} | {"id": 3}
+
+
+@pytest.mark.parametrize("portions", [1, 2, 3])
+@pytest.mark.parametrize("items", CHANGES)
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_columns_that_get_the_names_of_others_keep_their_values(
+    kind: str, items: str, portions: int, tmp_path: Path
+) -> None:
+    """In one statement; also the values of rows that come before it in its portion."""
+    writer = Writer(opened(kind, tmp_path))
+    writer.commit(insert(1, FIRST), offset=1)
+    entries = [insert(2, SECOND), made.ddl(3, f"ALTER TABLE t {items}"), insert(4, third(items))]
+    if portions == 3:
+        for at, entry in enumerate(entries, 2):
+            writer.commit(entry, offset=at)
+    elif portions == 2:
+        writer.commit(*entries[:2], offset=3)
+        writer.commit(*entries[2:], offset=4)
+    else:
+        writer.commit(*entries, offset=4)
+    assert kept(kind, tmp_path) == [moved(items, FIRST), moved(items, SECOND), third(items)]
+
+
+@pytest.mark.parametrize("dies_in", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_names_that_swap_are_swapped_once_although_the_process_dies(
+    kind: str, dies_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any commit of the portion, which comes again. Its key gets another column, so it has two stretches of rows."""
+    items = "RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    wide: list[made.ColumnSpec] = [made.ID, *((name, "int(11)", 4, name == "c") for name in "bac")]
+    narrow = [*wide[:3], (*wide[3][:3], False)]
+    last = {"id": 3, "a": 40, "b": 41, "c": 42}
+    writer = Writer(opened(kind, tmp_path))
+    writer.commit(insert(1, FIRST), offset=1)
+    portion = writer.portion(
+        made.ddl(2, f"ALTER TABLE t {items}"),
+        made.rows(3, "INSERT", [(None, {"id": "2", "b": "11", "a": "21", "c": "31"})], narrow),
+        made.ddl(4, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, c)"),
+        made.rows(5, "INSERT", [(None, {name: str(value) for name, value in last.items()})], wide),
+        offset=5,
+    )  # fmt: skip
+    places = [(delta._TableCommit, "_merge")] if kind == "delta" else [(IcebergTarget, "_store")]
+    calls = 0
+    with monkeypatch.context() as patched:
+        for owner, name in places:
+            inner = getattr(owner, name)
+
+            def dying(self: Any, *given: Any, inner: Any = inner) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == dies_in:
+                    raise KeyboardInterrupt
+                return inner(self, *given)
+
+            patched.setattr(owner, name, dying)
+        try:
+            writer.target.commit(portion)
+        except KeyboardInterrupt:
+            again = opened(kind, tmp_path)
+            again.progress("d")
+            patched.undo()
+            again.commit(portion)
+    assert kept(kind, tmp_path) == [moved(items, FIRST), moved(items, SECOND), last]
