@@ -149,13 +149,18 @@ def renamed(rows: Iterable[str], names: Iterable[str], later: Iterable[str], don
         if is_done:
             now = {lower: name for lower, name in now.items() if lower not in added}
             _undo_all(renames, now, dropped)
-        else:
-            for step in reversed(renames):
+        elif not {step.name.lower() for step in renames} & {step.old.lower() for step in renames}:
+            for step in reversed(renames):  # names that change places do not tell whether they have done so
                 is_done = _undo(step, now, aside=step.name.lower() in dropped) or is_done
             if is_done:
                 now = {lower: name for lower, name in now.items() if lower not in added}
     own = {name.lower() for name in rows}
     return {name: now[name] for name in own if name in now and now[name].lower() != name}
+
+
+def renames_in(sql: str) -> dict[str, str]:
+    """Return old and new name of each column that a statement renames, in lower case."""
+    return {step.old.lower(): step.name.lower() for step in _of_statement(sql, str) if isinstance(step, NewName)}
 
 
 def _undo_all(renames: Sequence[NewName], names: dict[str, str], dropped: Collection[str]) -> None:

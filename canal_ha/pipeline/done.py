@@ -9,6 +9,8 @@ the transaction end before them, so those at the stored position are kept: a cop
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +28,19 @@ def number_of(position: LogPosition) -> int:
 def binlog_of(position: LogPosition) -> str:
     """Return the name of the binlog in which a position's number counts: its server, and its files without numbers."""
     return f"{position.server or position.server_id} {split_journal(position.journal)[0]}"
+
+
+def statement_ids(rows: pa.RecordBatch) -> list[str]:
+    """Return for each statement what recognises it when it comes again: a digest of its GTID, or of place and time.
+
+    rows: a batch of statements.
+    """
+    times, positions = rows.column(rows.num_columns - 3).to_pylist(), rows.column(rows.num_columns - 2).to_pylist()
+    texts = [
+        at["gtid"] or f"{at['server']} {at['journal']} {at['offset']} {moment}"
+        for at, moment in zip(positions, times, strict=True)
+    ]
+    return [sha256(text.encode()).hexdigest()[:16] for text in texts]
 
 
 def behind(batch: TableBatch, number: int | None) -> TableBatch:

@@ -22,7 +22,7 @@ from canal_ha.client.arrow_types import UTC
 from canal_ha.errors import SinkRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.altered import find
-from canal_ha.pipeline.done import number_of
+from canal_ha.pipeline.done import number_of, statement_ids
 from canal_ha.pipeline.latest import check_keys, key_columns, row_numbers
 from canal_ha.pipeline.reading import TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
@@ -49,6 +49,7 @@ class RowVersions:
     schema, table: its names.
     keys: names of the key's columns; () if there are no rows.
     statements: texts of the table's DDL, in order; they are before the rows.
+    statement_ids: what recognises each of them (canal_ha.pipeline.done).
     ended_at: time at which all rows were gone, because of TRUNCATE, DROP, RENAME or CREATE; None if they were not.
     ends: key columns and TO: the current versions of these keys end.
     begun: versions that begin, with OWN; their keys have no current version, or it is in `ends`.
@@ -60,6 +61,7 @@ class RowVersions:
     table: str
     keys: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
+    statement_ids: tuple[str, ...] = ()
     ended_at: datetime | None = None
     ends: pa.Table = field(default_factory=lambda: pa.table({}))
     begun: pa.Table = field(default_factory=lambda: pa.table({}))
@@ -91,9 +93,11 @@ def versions(batches: Iterable[TableBatch], keys: Mapping[str, Sequence[str]]) -
         operations = rows.column(rows.num_columns - len(META))
         if rows.num_rows and operations[0].as_py() == "ddl":
             times, texts = rows.column(rows.num_columns - 3), rows.column(rows.num_columns - 1)
-            for sql, moment in zip(texts.to_pylist(), times.to_pylist(), strict=True):
+            ids = statement_ids(rows)
+            for sql, moment, own_id in zip(texts.to_pylist(), times.to_pylist(), ids, strict=True):
                 if stretches[-1].parts:
                     stretches.append(_HistoryStretch())
+                stretches[-1].statement_ids.append(own_id)
                 stretches[-1].statement(sql, moment, batch)
         elif rows.num_rows:
             name = f"{batch.schema}.{batch.table}"
@@ -147,12 +151,13 @@ def check_columns(names: Iterable[str], table: str) -> None:
 class _HistoryStretch:
     """Statements, and the rows behind them, which have the same key and columns.
 
-    keys, statements, ended_at: as in RowVersions.
+    keys, statements, statement_ids, ended_at: as in RowVersions.
     parts: the rows.
     """
 
     keys: tuple[str, ...] = ()
     statements: list[str] = field(default_factory=list)
+    statement_ids: list[str] = field(default_factory=list)
     ended_at: datetime | None = None
     parts: list[pa.RecordBatch] = field(default_factory=list)
 
@@ -172,8 +177,9 @@ class _HistoryStretch:
 
     def versions(self, schema: str, table: str) -> RowVersions:
         """Return the versions."""
+        statements, ids = tuple(self.statements), tuple(self.statement_ids)
         if not self.parts:
-            return RowVersions(schema, table, statements=tuple(self.statements), ended_at=self.ended_at)
+            return RowVersions(schema, table, statements=statements, statement_ids=ids, ended_at=self.ended_at)
         wanted = next((rows.schema for rows in self.parts if not _only_deletes(rows)), self.parts[0].schema)
         whole = pa.Table.from_batches([fitted(rows, wanted) for rows in self.parts])
         check_keys(whole, self.keys, f"{schema}.{table}")
@@ -187,7 +193,7 @@ class _HistoryStretch:
         ends, begun, read = _folded(whole, own, self.keys)
         place = whole.column(whole.num_columns - 2)[-1].as_py()
         last = number_of(LogPosition(place["journal"], place["offset"]))
-        return RowVersions(schema, table, self.keys, tuple(self.statements), self.ended_at, ends, begun, read, last)
+        return RowVersions(schema, table, self.keys, statements, ids, self.ended_at, ends, begun, read, last)
 
 
 def _folded(whole: pa.Table, own: list[pa.Field], keys: tuple[str, ...]) -> tuple[pa.Table, pa.Table, pa.Table]:

@@ -16,6 +16,7 @@ from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import column_type
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.altered import altered, find
+from canal_ha.pipeline.done import statement_ids
 from canal_ha.pipeline.reading import KEY, TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
@@ -31,6 +32,7 @@ class LatestChanges:
     keys: names of the key's columns; () if there are no rows.
     emptied: remove all rows of the copy first, because of TRUNCATE, DROP, RENAME or CREATE.
     statements: texts of the table's DDL, in order.
+    statement_ids: what recognises each of them (canal_ha.pipeline.done).
     deletes: the key columns of rows that are gone.
     upserts: the newest row of each key, without META's columns, with the metadata of `Portion.batches`. Without rows:
         the newest columns that are known, maybe none.
@@ -41,6 +43,7 @@ class LatestChanges:
     keys: tuple[str, ...]
     emptied: bool
     statements: tuple[str, ...]
+    statement_ids: tuple[str, ...]
     deletes: pa.Table
     upserts: pa.Table
 
@@ -71,13 +74,14 @@ class _Stretch:
     keys: names of the key's columns.
     emptied: as in LatestChanges.
     steps: rows, and effects of statements, in order.
-    statements: their texts.
+    statements, statement_ids: their texts, and what recognises them.
     """
 
     keys: tuple[str, ...] = ()
     emptied: bool = False
     steps: list[pa.RecordBatch | tuple[str, StatementEffect]] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    statement_ids: list[str] = field(default_factory=list)
 
 
 class _TableHistory:
@@ -95,8 +99,8 @@ class _TableHistory:
         """Add rows, or the row of a statement."""
         operations = rows.column(rows.num_columns - len(META))
         if rows.num_rows and operations[0].as_py() == _STATEMENT:
-            for sql in rows.column(rows.num_columns - 1).to_pylist():
-                self._statement(sql)
+            for sql, own_id in zip(rows.column(rows.num_columns - 1).to_pylist(), statement_ids(rows), strict=True):
+                self._statement(sql, own_id)
         elif rows.num_rows:
             keys = key_columns(rows.schema, self._name, self._given)
             if self._stretches[-1].keys and _lower(self._stretches[-1].keys) != _lower(keys):
@@ -115,15 +119,19 @@ class _TableHistory:
         newest = self._stretches[-1]
         newest.steps += self._between.steps
         newest.statements += self._between.statements
+        newest.statement_ids += self._between.statement_ids
         self._between = _Stretch()
 
-    def _statement(self, sql: str) -> None:
+    def _statement(self, sql: str, own_id: str) -> None:
         self._between.statements.append(sql)
+        self._between.statement_ids.append(own_id)
         mine = [each for each in effects(sql, self._schema) if (each.schema, each.table) == (self._schema, self._table)]
         for effect in mine or [StatementEffect(self._schema, self._table, readable=bool(sql))]:
             if effect.emptied:
-                before = [text for stretch in self._stretches for text in stretch.statements]
-                self._stretches = [_Stretch(emptied=True, statements=before + self._between.statements)]
+                every = [*self._stretches, self._between]
+                texts = [text for stretch in every for text in stretch.statements]
+                ids = [each for stretch in every for each in stretch.statement_ids]
+                self._stretches = [_Stretch(emptied=True, statements=texts, statement_ids=ids)]
                 self._between = _Stretch()
             elif effect.alter is not None or not effect.readable:
                 self._between.steps.append((sql, effect))
@@ -143,6 +151,7 @@ class _TableHistory:
             keys=tuple(each.name for each in fields),
             emptied=stretch.emptied,
             statements=tuple(stretch.statements),
+            statement_ids=tuple(stretch.statement_ids),
             deletes=pa.Table.from_arrays([deletes.column(place) for place in places], schema=pa.schema(fields)),
             upserts=newest.filter(pc.invert(gone)),
         )

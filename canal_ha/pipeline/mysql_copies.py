@@ -1,11 +1,14 @@
 """Writes changes into copies in MySQL or MariaDB: first their columns, then their rows in the transaction of a commit.
 
 The comment of a column is its type at the source. A column without such a comment was made by hand, and keeps its type.
+Statements that change columns commit at once. So the table's comment ends with what recognises the last statement of
+the source whose drops and renames it has, and a portion that comes again after a crash leaves them out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +36,7 @@ from canal_ha.pipeline.copy_columns import (
     history_steps,
     kind_of,
     renamed,
+    renames_in,
     steps,
 )
 from canal_ha.pipeline.databases import CopyPlaces
@@ -42,7 +46,7 @@ from canal_ha.pipeline.history import CURRENT, FROM, POSITION, TO, RowVersions, 
 from canal_ha.pipeline.latest import LatestChanges
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.reading import TYPE
-from canal_ha.pipeline.sql_copies import Owner, SqlCopy, lacking, other_key, stopped, taken
+from canal_ha.pipeline.sql_copies import Owner, SqlCopy, interrupted, lacking, other_key, stopped, taken
 
 LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 STRICT = f"{LENIENT},STRICT_ALL_TABLES"
@@ -53,6 +57,9 @@ NAME_CHARACTERS = 64
 _VARCHAR = 12  # java.sql.Types
 _OLD, _NEW = 2, 4  # in the column CURRENT within a transaction: a version that is replaced; added to one that replaces
 _COMMENT_CHARACTERS = 1024
+_OWN_COMMENT = 2000  # characters of a table's comment that are not ours; MySQL has 2048
+_MOVED = re.compile(r"(?s)(.*?) ?(?:\[canal-ha ([0-9a-f]{16})\])?")
+_MOVES = (NewName, NoColumn)
 _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing spaces
 _GREATEST_OF_UTF8MB3 = "\uffff"
 _RETRIED = frozenset(
@@ -85,12 +92,16 @@ class _MySQLCopy(SqlCopy):
 
     ddl: what has to be done before the rows are written.
     later: by stretch of changes, the names that columns get after it.
+    comment: of the table, without what `moved` is.
+    moved: id of the last statement whose drops and renames the table had when it was read; "" if it is unknown.
     follows: whether names change or columns are added, so no statement behind that is done.
     added: of a history, by stretch: the columns that statements after it add, with their values in older rows.
     """
 
     ddl: list[str] = field(default_factory=list)
     later: list[dict[str, str]] = field(default_factory=list)
+    comment: str = ""
+    moved: str = ""
     follows: bool = False
     added: list[dict[str, pa.Scalar]] = field(default_factory=list)
 
@@ -131,12 +142,19 @@ class MySQLWriter:
 
     def plan_mirror(self, changes: Sequence[LatestChanges]) -> None:
         """Find how the columns of the copies change. Raises SinkRefused and PyMySQL's errors."""
-        for each in changes:
+        for at, each in enumerate(changes):
             copy = self._copy(each.schema, each.table)
             with self._about(copy):
                 fields = list(each.upserts.schema) if each.upserts.num_rows else None
                 if copy.columns:
-                    self._follow(copy, steps(copy.columns, each.statements, fields), empty=each.emptied)
+                    ids = [
+                        own_id for other in changes[at + 1 :] if _same(each, other) for own_id in other.statement_ids
+                    ]
+                    if fields is not None and copy.moved in ids:
+                        raise interrupted(self._name, copy)
+                    done = _done(copy, each, ids)
+                    found = steps(copy.columns, each.statements, fields, done=done)
+                    self._follow(copy, found, each.statement_ids, empty=each.emptied)
                     if fields is not None:
                         self._follow_key(copy, each.keys)
                 elif fields is None:
@@ -149,28 +167,39 @@ class MySQLWriter:
         for at, each in enumerate(changes):
             copy = self._copy(each.schema, each.table)
             with self._about(copy):
-                others = [
-                    other for other in changes[at + 1 :] if (other.schema, other.table) == (each.schema, each.table)
-                ]
+                others = [other for other in changes[at + 1 :] if _same(each, other)]
                 later = [sql for other in others for sql in other.statements]
+                ids = [own_id for other in others for own_id in other.statement_ids]
                 fields = None if each.fields is None else list(_own_types(pa.schema(each.fields).empty_table()).schema)
                 if copy.columns:
                     check_columns(copy.columns, copy.shown)
-                    for column in (column for sql in each.statements for column in added_columns(sql)):
-                        for before in copy.added:
-                            before.setdefault(column.name.lower(), _older(column))
-                    found = history_steps(copy.columns, each.statements, fields)
+                    for sql in each.statements:
+                        self._note_added(copy, sql)
+                    found = history_steps(copy.columns, each.statements, fields, done=_done(copy, each, ids))
                     rows = each.keys if fields is None else [field.name for field in fields]
-                    done = {} if copy.follows or self._evolve == "ignore" else renamed(rows, copy.columns, later)
-                    self._follow(copy, [step for step in found if step.name.lower() not in done], empty=False)
-                    copy.later[-1].update(done)
+                    known = ids.index(copy.moved) if copy.moved in ids else -1
+                    unknown = copy.follows or self._evolve == "ignore"
+                    names = {} if unknown else renamed(rows, copy.columns, later, known)
+                    found = [step for step in found if step.name.lower() not in names]
+                    self._follow(copy, found, each.statement_ids, empty=False)
+                    copy.later[-1].update(names)
                     if fields is not None:
-                        self._follow_key(copy, [done.get(key.lower(), key) for key in each.version_key])
+                        self._follow_key(copy, [names.get(key.lower(), key) for key in each.version_key])
                 elif fields is None:
                     copy.later.append({})
                 else:
                     self._create(copy, {field.name: kind_of(field) for field in fields}, each.version_key)
                 copy.added.append({})
+
+    @staticmethod
+    def _note_added(copy: _MySQLCopy, sql: str) -> None:
+        """Note the columns that a statement adds, and the new names of those that others before it have added."""
+        new = renames_in(sql)
+        columns = added_columns(sql)
+        for at, before in enumerate(copy.added):
+            copy.added[at] = before = {new.get(name, name): value for name, value in before.items()}
+            for column in columns:
+                before.setdefault(column.name.lower(), _older(column))
 
     def plan_log(self, batches: Iterable[TableBatch]) -> None:
         """Find how the columns of the logs change. Raises SinkRefused and PyMySQL's errors."""
@@ -181,7 +210,7 @@ class MySQLWriter:
                 fields = list(batch.rows.schema)[: -len(META)]
                 if copy.columns:
                     found = steps(copy.columns, (), fields)
-                    self._follow(copy, [step for step in found if not isinstance(step, LackingColumn)], empty=False)
+                    self._follow(copy, [step for step in found if not isinstance(step, LackingColumn)], (), empty=False)
                 else:
                     self._create(copy, own | {field.name: kind_of(field) for field in fields}, CHANGE_KEY)
 
@@ -351,6 +380,13 @@ class MySQLWriter:
         copy.columns = {row[0]: row[8] for row in self._cursor.fetchall()}
         self._cursor.execute(f"SHOW KEYS FROM {copy.table} WHERE Key_name = 'PRIMARY'")
         copy.keys = tuple(row[4] for row in self._cursor.fetchall())
+        self._cursor.execute(
+            "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            self._place_of(copy),
+        )
+        row = self._cursor.fetchone()
+        found = _MOVED.fullmatch(row[0] if row else "")
+        copy.comment, copy.moved = (found[1], found[2] or "") if found else ("", "")
 
     def _create(self, copy: _MySQLCopy, columns: Mapping[str, ColumnType], keys: Sequence[str]) -> None:
         parts = [f"{quoted(name)} {self._declared(copy, name, kind, keys)}" for name, kind in columns.items()]
@@ -379,8 +415,13 @@ class MySQLWriter:
             self._collation = next(name for name in _COLLATIONS if name in known)
         return self._collation
 
-    def _follow(self, copy: _MySQLCopy, found: Sequence[Step], *, empty: bool) -> None:
-        """Plan how the copy's columns change, as the policy says. empty: its rows are removed anyway."""
+    def _follow(self, copy: _MySQLCopy, found: Sequence[Step], ids: Sequence[str], *, empty: bool) -> None:
+        """Plan how the copy's columns change, as the policy says.
+
+        found: the steps.
+        ids: what recognises the statements that they number.
+        empty: its rows are removed anyway.
+        """
         needed = [step for step in found if not isinstance(step, NewType) or self._retypes(copy, step)]
         copy.later.append({})
         if not needed or self._evolve == "ignore":
@@ -392,18 +433,28 @@ class MySQLWriter:
         if empty:
             copy.ddl.append(f"DELETE FROM {copy.table}")  # old values need not fit into new types
         copy.follows = copy.follows or any(isinstance(step, NewName | NewColumn) for step in needed)
-        for are_names, group in groupby(needed, lambda step: isinstance(step, NewName)):
-            if are_names:
-                self._rename(copy, [step for step in group if isinstance(step, NewName)])
+        for number, group in groupby(needed, lambda step: step.statement if isinstance(step, _MOVES) else None):
+            if number is not None:
+                self._move(
+                    copy, [step for step in group if isinstance(step, _MOVES)], ids[number] if number >= 0 else ""
+                )
                 continue
-            for step in (step for step in group if not isinstance(step, NewName)):
+            for step in (step for step in group if not isinstance(step, _MOVES)):
                 if not isinstance(step, NewType) or self._retypes(copy, step):  # a step before may have set the type
                     copy.ddl.append(f"ALTER TABLE {copy.table} {self._change(copy, step)}")
 
-    def _rename(self, copy: _MySQLCopy, names: Sequence[NewName]) -> None:
-        """Plan one statement, so that a process that dies leaves all old names or all new ones; note the columns."""
+    def _move(self, copy: _MySQLCopy, moves: Sequence[NewName | NoColumn], statement: str) -> None:
+        """Plan the drops and renames of a statement as one, so that a process that dies leaves all or none of them.
+
+        statement: its id; "" without one.
+        """
         origins: dict[str, str] = {}
-        for old, new in ((step.old, step.name) for step in names):
+        items = []
+        for step in moves:
+            if isinstance(step, NoColumn):
+                items.append(self._change(copy, step))
+                continue
+            old, new = step.old, step.name
             origins[new] = origins.pop(old, old)
             copy.columns = {new if own == old else own: kind for own, kind in copy.columns.items()}
             copy.keys = tuple(new if key == old else key for key in copy.keys)
@@ -411,7 +462,9 @@ class MySQLWriter:
                 for own in [own for own, name in later.items() if name == old]:
                     later[own] = new
                 later.setdefault(old.lower(), new)
-        items = [f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for new, old in origins.items() if new != old]
+        items += [f"RENAME COLUMN {quoted(old)} TO {quoted(new)}" for new, old in origins.items() if new != old]
+        if items and statement:
+            items.append(f"COMMENT = {text_literal(f'{copy.comment[:_OWN_COMMENT]} [canal-ha {statement}]'.lstrip())}")
         if items:
             copy.ddl.append(f"ALTER TABLE {copy.table} {', '.join(items)}")
 
@@ -544,6 +597,22 @@ class MySQLWriter:
         """Return place and copy's name of each column that the copy has."""
         names = [copy.find(later.get(name.lower(), name)) for name in rows.schema.names]
         return [(place, name) for place, name in enumerate(names) if name is not None]
+
+
+def _same(one: LatestChanges | RowVersions, other: LatestChanges | RowVersions) -> bool:
+    """Return whether changes are of one table."""
+    return (one.schema, one.table) == (other.schema, other.table)
+
+
+def _done(copy: _MySQLCopy, changes: LatestChanges | RowVersions, later: Sequence[str]) -> int:
+    """Return the number of the statement whose drops and renames the copy has, with all before it; -1: none.
+
+    changes: they have the statements.
+    later: ids of the statements of changes behind them.
+    """
+    if copy.moved in later:
+        return len(changes.statements)
+    return changes.statement_ids.index(copy.moved) if copy.moved in changes.statement_ids else -1
 
 
 def _older(column: Added) -> pa.Scalar:

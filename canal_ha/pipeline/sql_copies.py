@@ -62,6 +62,15 @@ def lacking(target: str, copy: SqlCopy, column: str) -> SinkRefused:
     )
 
 
+def interrupted(target: str, copy: SqlCopy) -> SinkRefused:
+    """Return the error for rows from before a statement that the copy has already. target: its name."""
+    return SinkRefused(
+        f"{target}: an interrupted commit has changed the columns of {copy.shown} already, and rows of {copy.source}"
+        " from before the statement come again under another key. Nothing was written. Drop or rename the copy"
+        f" {copy.shown}, and read the table again with a snapshot"
+    )
+
+
 def other_key(target: str, copy: SqlCopy, keys: Sequence[str], evolve: Evolve) -> SinkRefused:
     """Return the error for a key that has other columns than the copy's. target: its name; evolve: the policy."""
     return SinkRefused(
