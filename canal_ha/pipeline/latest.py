@@ -16,12 +16,14 @@ from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import column_type
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.altered import altered, find
+from canal_ha.pipeline.conversions import converted
 from canal_ha.pipeline.done import statement_ids
 from canal_ha.pipeline.reading import KEY, TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
 _DELETE = "delete"
 _STATEMENT = "ddl"
+_MOMENTS = frozenset({"datetime", "timestamp"})  # types whose values may be texts (Portion.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +181,13 @@ class _TableHistory:
 
     def _retyped(self, rows: pa.Table, at: int, mysql_type: str) -> pa.Table:
         before = rows.schema.field(at)
-        wanted = column_type(mysql_type, 0).arrow
+        kind = column_type(mysql_type, 0)
+        wanted = kind.arrow
         if pa.types.is_string(before.type) and pa.types.is_temporal(wanted):
             wanted = before.type  # Portion.batches gives dates as texts
         metadata = {**(before.metadata or {}), TYPE: mysql_type.encode()}
         changed = pa.field(before.name, wanted, metadata=metadata)
-        return rows.set_column(at, changed, self._cast(rows.column(at), changed))
+        return rows.set_column(at, changed, self._cast(rows.column(at), changed, kind.name))
 
     def _fitted(self, rows: pa.Table, schema: pa.Schema, *, lenient: bool) -> pa.Table:
         """Return rows with the columns of a schema. lenient: columns may be missing."""
@@ -207,13 +210,13 @@ class _TableHistory:
             )
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def _cast(self, values: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
-        if values.type == wanted.type:
-            return values
-        if pa.types.is_string(wanted.type) and pa.types.is_timestamp(values.type):
-            values = values.cast(pa.timestamp(values.type.unit))  # a time zone would be part of the text
+    def _cast(self, values: pa.ChunkedArray, wanted: pa.Field, name: str = "") -> pa.ChunkedArray:
+        """Return values with the type of a field. name: family of the MySQL type that a statement gives it; else ""."""
+        declared = column_type((wanted.metadata or {}).get(TYPE, b"").decode(), 0).name
+        if pa.types.is_timestamp(values.type) and pa.types.is_string(wanted.type) and declared in _MOMENTS:
+            return values.cast(pa.timestamp(values.type.unit)).cast(wanted.type)  # a text of Arrow's has the time zone
         try:
-            return values.cast(wanted.type)
+            return converted(values, wanted.type, name)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SinkRefused(
                 f"canal: a statement changed {self._name}.{wanted.name} from {values.type} to {wanted.type}, and values"

@@ -17,6 +17,7 @@ from canal_ha.client.arrow_types import column_type, to_arrow
 from canal_ha.decode.ddl.statements import SetColumn
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.added import added_columns
+from canal_ha.pipeline.conversions import converted
 from canal_ha.pipeline.description import Evolve
 from canal_ha.pipeline.kept_columns import asides, drops_of, new_names, possible, renames_of
 from canal_ha.pipeline.statements import effects
@@ -44,7 +45,7 @@ def fitted(rows: pa.Table, wanted: pa.Schema, name: str) -> pa.Table:
             columns.append(pa.nulls(len(rows), each.type))
             continue
         try:
-            columns.append(rows.column(at).cast(each.type))
+            columns.append(converted(rows.column(at), each.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SinkRefused(f"iceberg: values of {name}.{each.name} do not fit into {each.type}: {error}") from error
     return pa.Table.from_arrays(columns, schema=wanted)

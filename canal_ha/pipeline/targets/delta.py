@@ -40,6 +40,7 @@ from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.altered import altered, find
+from canal_ha.pipeline.conversions import converted, same_as_source
 from canal_ha.pipeline.description import Description, Evolve, Mode
 from canal_ha.pipeline.done import behind, binlog_of, number_of
 from canal_ha.pipeline.fencing import lacks
@@ -332,7 +333,7 @@ class _TableCommit:
     # ---- changelog
 
     def _append(self, table: DeltaTable | None, batches: Sequence[TableBatch]) -> None:
-        rows = _unified([pa.Table.from_batches([batch.rows]) for batch in batches])
+        rows = _unified([pa.Table.from_batches([batch.rows]) for batch in batches], self._where)
         if table is None:
             self._target.create(self._target.uri(self._schema, self._name), rows, self._commit())
             return
@@ -537,9 +538,12 @@ class _TableCommit:
         )
 
     def _retyped(self, rows: pa.Table, at: int, mysql_type: str) -> pa.Table:
-        kind = column_type(mysql_type, 0).arrow
-        if rows.schema.field(at).type == kind:
+        declared = column_type(mysql_type, 0)
+        kind, old = declared.arrow, rows.schema.field(at).type
+        if old == kind:
             return rows
+        if not same_as_source(old, kind, declared.name) and len(rows):
+            raise _unfit(self._where, f"{rows.schema.names[at]} was {old} and is {mysql_type} now")
         fields = [pa.field(each.name, kind if place == at else each.type) for place, each in enumerate(rows.schema)]
         return _cast(rows, pa.schema(fields), self._where)
 
@@ -554,18 +558,30 @@ class _TableCommit:
         change: Callable[[pa.RecordBatch], pa.RecordBatch],
         number: int | None = None,
     ) -> None:
-        """Replace all rows by changed ones, one batch at a time."""
+        """Replace all rows by changed ones, one batch at a time. Raises SinkRefused if one cannot be changed."""
         log.info("delta.rewrite", table=self._where, columns=schema.names)
         old = table.to_pyarrow_dataset()
+        refused: list[SinkRefused] = []  # delta-rs makes an error of its own of it, which looks as if it would pass
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in old.to_batches():
-                if batch.num_rows:
-                    yield change(batch)
+                if not batch.num_rows:
+                    continue
+                try:
+                    changed = change(batch)
+                except SinkRefused as error:
+                    refused.append(error)
+                    raise
+                yield changed
 
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         commit = self._shaped(number)
-        write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", commit_properties=commit)
+        try:
+            write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", commit_properties=commit)
+        except (DeltaError, OSError):
+            if refused:
+                raise refused[0] from None
+            raise
 
     @property
     def _where(self) -> str:
@@ -622,12 +638,17 @@ def _one(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 def _cast(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     """Cast all columns. Raises SinkRefused for a value that does not fit."""
     try:
-        return rows.cast(schema)
+        columns = [converted(column, each.type) for column, each in zip(rows.columns, schema, strict=True)]
+        return pa.Table.from_arrays(columns, schema=schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SinkRefused(
-            f"delta: a value of {where} does not fit the copy's column: {error}. Set evolve: evolve, or read the table"
-            " again into an empty copy"
-        ) from error
+        raise _unfit(where, str(error)) from error
+
+
+def _unfit(where: str, why: str) -> SinkRefused:
+    return SinkRefused(
+        f"delta: a value of {where} does not fit the copy's column: {why}. Set evolve: evolve, or read the table again"
+        " into an empty copy"
+    )
 
 
 def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
@@ -658,8 +679,8 @@ def _common(old: pa.DataType, new: pa.DataType) -> pa.DataType:
     return old if types.is_string(old) or types.is_struct(old) else new
 
 
-def _unified(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables as one, with all columns; types are those that hold the values of all."""
+def _unified(tables: Sequence[pa.Table], where: str) -> pa.Table:
+    """Return tables as one, with all columns; types are those that hold the values of all. Raises SinkRefused."""
     names: dict[str, pa.Field] = {}
     for table in tables:
         own = len(table.schema) - len(META)
@@ -676,10 +697,10 @@ def _unified(tables: Sequence[pa.Table]) -> pa.Table:
         columns = []
         for lower, field in names.items():
             at = next((place for place, name in enumerate(table.schema.names[:own]) if name.lower() == lower), -1)
-            columns.append(pa.nulls(len(table), field.type) if at < 0 else table.column(at).cast(field.type))
-        fitted.append(
-            pa.Table.from_arrays([*columns, *table.columns[own:]], schema=pa.schema([*names.values(), *META]))
-        )
+            columns.append(pa.nulls(len(table), field.type) if at < 0 else table.column(at))
+        kinds = [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+        plain = pa.Table.from_arrays([*columns, *table.columns[own:]], schema=pa.schema([*kinds, *META]))
+        fitted.append(_cast(plain, pa.schema([*names.values(), *META]), where))
     return pa.concat_tables(fitted)
 
 
