@@ -219,6 +219,29 @@ def test_a_log_has_every_change(tmp_path: Path) -> None:
     assert (found[6]["name"], found[6]["note"], found[3]["_ddl"]) == (None, "m", "ALTER TABLE t ADD note VARCHAR(20)")
 
 
+@pytest.mark.parametrize("mode", ["changelog", "scd2"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((("bigint(20) unsigned", -5), "18446744073709551615"), (("bigint(20)", -5), "-9223372036854775808")),
+        ((("decimal(12,4)", 3), "12345678.1234"), (("int(11)", 4), "-2147483648")),
+        ((("double", 8), "0.5"), (("int(11)", 4), "-2147483648")),
+    ],
+)
+def test_older_values_that_a_new_type_lacks_stay_in_a_log_and_a_history(
+    tmp_path: Path, mode: str, old: Any, new: Any
+) -> None:
+    """The column keeps a type that has both; the pipeline stopped at each start."""
+    writer = Writer(opened(tmp_path, mode))
+    for at, (kind, value) in ((1, old), (3, new)):
+        image: Image = {"id": str(at), "n": value}
+        writer.commit(made.rows(at, "INSERT", [(None, image)], (ID, ("n", *kind, False))), offset=at)
+        if at == 1:
+            writer.commit(made.ddl(2, f"ALTER TABLE t MODIFY n {new[0][0]}"), offset=2)
+    found = DeltaTable(f"{tmp_path}/delta/s/t").to_pyarrow_table().to_pylist()
+    assert {float(each["n"]) for each in found if each["n"] is not None} == {float(old[1]), float(new[1])}
+
+
 def test_columns_follow_the_policy(tmp_path: Path) -> None:
     """`evolve` changes the copy, `ignore` keeps its columns, `stop` refuses the statement."""
     entries = (

@@ -60,6 +60,7 @@ _PROPERTY = "canal.progress"
 _GONE = "_canal_gone"
 _COLUMNS = " columns"
 _NEWEST = " newest_ms"
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers with this number of bits
 
 log = logs.Spared(logs.get(__name__))  # tables and their statements are from outside
 
@@ -539,7 +540,8 @@ class _TableCommit:
 
     def _retyped(self, rows: pa.Table, at: int, mysql_type: str) -> pa.Table:
         declared = column_type(mysql_type, 0)
-        kind, old = declared.arrow, rows.schema.field(at).type
+        old = rows.schema.field(at).type
+        kind = declared.arrow if self._target.mode == "mirror" else _common(old, declared.arrow)
         if old == kind:
             return rows
         if not same_as_source(old, kind, declared.name) and len(rows):
@@ -674,6 +676,10 @@ def _common(old: pa.DataType, new: pa.DataType) -> pa.DataType:
         return pa.decimal128(whole + scale, scale) if whole + scale <= 38 else pa.string()
     if types.is_floating(old) and types.is_floating(new):
         return new if new.bit_width > old.bit_width else old
+    if types.is_decimal(old) and types.is_integer(new):
+        return pa.decimal128(min(max(old.precision, _DIGITS[new.bit_width] + old.scale), 38), old.scale)
+    if types.is_floating(old) and types.is_integer(new) and new.bit_width <= 32:
+        return pa.float64()  # it has each of these numbers
     if types.is_integer(old) and types.is_decimal(new):
         return pa.decimal128(min(max(new.precision, 20 + new.scale), 38), new.scale)
     return old if types.is_string(old) or types.is_struct(old) else new
