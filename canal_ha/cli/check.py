@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -178,7 +177,7 @@ def _destination(instance: InstanceConfig, stored: StoredCursors | None, *, clus
         files = CursorFiles(instance.data_dir)
         try:
             kept = _kept(files, instance.destination)
-            yield _writable(instance.data_dir)
+            yield checkup.storable("cursors", instance.data_dir, "canal.file.data.dir")
         except CanalError as error:
             yield Finding(Verdict.FAILED, "cursors", str(error))
     if instance.local is not None:
@@ -210,15 +209,6 @@ def _servers(read: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iterat
     for client_id, note in notes.items():
         if note:
             yield Finding(Verdict.OK, "position", f"client {client_id} at {cursors[client_id]}: {note}")
-
-
-def _writable(directory: Path) -> Finding:
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    if os.access(existing, os.W_OK):
-        return Finding(Verdict.OK, "cursors", f"stored in files below {directory}")
-    return Finding(
-        Verdict.FAILED, "cursors", f"{existing} is not writable: change its owner, or set canal.file.data.dir"
-    )
 
 
 def _kept(store: CursorFiles, destination: str) -> StoredCursors:

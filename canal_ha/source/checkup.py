@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryFile
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
 from canal_ha.decode.privacy import Protection, privacy_of
@@ -17,7 +19,7 @@ from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, ch
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.files.journals import listed
 from canal_ha.source.files.view import LocalView, read_definitions
-from canal_ha.source.history.stores import history_store
+from canal_ha.source.history.stores import history_store, missing_file
 from canal_ha.source.positions import locate, lost
 from canal_ha.source.positions.scan import Scanner
 
@@ -99,6 +101,10 @@ def history(config: InstanceConfig, *, clustered: bool) -> Iterator[Finding]:
     if clustered and config.tsdb_in_zookeeper and config.decode.table_history and not config.tsdb_url:
         yield Finding(Verdict.OK, "table history", "in ZooKeeper, beside the cursors")
         return
+    if directory := missing_file(config):
+        yield storable("table history", directory, "canal.instance.tsdb.dir")
+        yield from _on_this_node(config, clustered=clustered)
+        return
     store = history_store(config)
     if store is None:
         yield Finding(Verdict.OK, "table history", "in memory only")
@@ -109,15 +115,36 @@ def history(config: InstanceConfig, *, clustered: bool) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "table history", str(error))
     else:
         yield Finding(Verdict.OK, "table history", f"can be stored; {records} records so far")
-        if clustered and not config.tsdb_url:
-            yield Finding(
-                Verdict.WARNING,
-                "table history",
-                "stays on this node: another node that takes over may not know how tables looked before;"
-                " remove canal.instance.tsdb.zookeeper = false",
-            )
+        yield from _on_this_node(config, clustered=clustered)
     finally:
         store.close()
+
+
+def storable(what: str, directory: Path, key: str) -> Finding:
+    """Check that files can be created below a directory, and leave nothing there.
+
+    what: is stored in the files.
+    directory: may be missing, as the node creates it.
+    key: names the directory in the configuration.
+    """
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    try:
+        TemporaryFile(dir=existing).close()  # has no name where the file system allows that
+    except OSError as error:
+        text = f"{existing} cannot be written ({error.strerror}): change its owner, or set {key}"
+        return Finding(Verdict.FAILED, what, text)
+    return Finding(Verdict.OK, what, f"stored in files below {directory}")
+
+
+def _on_this_node(config: InstanceConfig, *, clustered: bool) -> Iterator[Finding]:
+    """Warn of a history that the next owner does not find. See `history`."""
+    if clustered and not config.tsdb_url:
+        yield Finding(
+            Verdict.WARNING,
+            "table history",
+            "stays on this node: another node that takes over may not know how tables looked before;"
+            " remove canal.instance.tsdb.zookeeper = false",
+        )
 
 
 def _settings(server: Flavor, config: InstanceConfig, address: str) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ def test_what_it_finds(
         for sets, reasons in (
             ((f"{where}dbPassword=wrong",), ["check canal.instance.dbUsername"]),
             ((f"{where}dbUsername={database}", f"{where}dbPassword=p"), ["GRANT SELECT, REPLICATION SLAVE"]),
-            (unreachable, ["Can't connect", "no ZooKeeper answers", "check canal.instance.tsdb.dir"]),
+            (unreachable, ["Can't connect", "no ZooKeeper answers", "set canal.instance.tsdb.dir"]),
         ):
             code, text = check(node.conf, *sets)
             assert code == 1, text
@@ -85,6 +85,23 @@ def test_a_bad_file_is_told_beside_the_others(tmp_path: Path) -> None:
     for name, what in expected.items():
         where = f"{tmp_path}/{name}/instance.properties:2"
         assert [line for line in lines if line.startswith(f"FAILED   {name}") and f"{where}: {what}" in line], text
+
+
+def test_a_check_leaves_no_file_in_the_configuration(tmp_path: Path) -> None:
+    """`canal-ha check` created table_history.db beside instance.properties. What is there stays as it is."""
+    instance = tmp_path / "conf" / "example" / "instance.properties"
+    instance.parent.mkdir(parents=True)
+    (tmp_path / "conf" / "canal.properties").write_text("canal.destinations = example\n")
+    instance.write_text(f"canal.instance.master.address = 127.0.0.1:{free_port()}\n")
+    before = sorted(tmp_path.rglob("*"))
+    _, text = check(tmp_path / "conf")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert f"ok       example        table history  stored in files below {instance.parent}" in text, text
+    file = tmp_path / "elsewhere" / "a"
+    file.parent.write_text("a file, where the directory of the history should be")
+    _, text = check(tmp_path / "conf", f"canal.instance.tsdb.dir={file}")
+    assert "FAILED   example        table history" in text
+    assert "or set canal.instance.tsdb.dir" in text
 
 
 @pytest.mark.real

@@ -65,3 +65,13 @@ def history_store(config: InstanceConfig, claim: HistoryClaim | None = None) -> 
         return in_file(config.destination, directory) if directory else None
     before = in_file(config.destination, directory) if directory and (directory / FILE).exists() else None
     return ZnodeStore(tree.history(config.destination), claim.fence, claim.znodes, before)
+
+
+def missing_file(config: InstanceConfig) -> Path | None:
+    """Return the directory of the history's file if there is no file yet; None if there is, or needs to be none.
+
+    config: of the destination, or of one source of a group, on a node that does not keep the history in ZooKeeper.
+    """
+    directory = Path(config.tsdb_dir)
+    kept_in_file = config.decode.table_history and config.tsdb_dir and not config.tsdb_url
+    return directory if kept_in_file and not (directory / FILE).exists() else None
