@@ -154,15 +154,19 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
         "What runs is not in the files: refused, unreadable, gone, restart, closed; audit: trouble with the audit log."
     )
     family = Family("canal_configuration_alarm", "gauge", text, "destination", "alarm")
-    for alarm in alarms:
-        if isinstance(alarm, ConfigAlarm):
-            family.add(1, alarm.destination, alarm.alarm)
+    for about in _about(alarms, ConfigAlarm):
+        family.add(1, *about)
     yield family
     text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, queue, logs, expiring..."
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
-    for about in sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, NodeAlarm)}):
+    for about in _about(alarms, NodeAlarm):
         family.add(1, *about)
     yield family
+
+
+def _about(alarms: Sequence[ConfigAlarm | NodeAlarm], kind: type[ConfigAlarm | NodeAlarm]) -> Sequence[tuple[str, str]]:
+    """Return destination and name of the alarms of a kind. Prometheus refuses a pair that comes twice."""
+    return sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, kind)})
 
 
 def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:

@@ -329,6 +329,16 @@ def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
     assert not [key for key in samples(collector()) if key[0] == "canal_configuration_alarm"]
 
 
+def test_two_equal_alarms_are_one_series() -> None:
+    """Prometheus refused the scrape of a node whose audit log could neither be written nor be rotated."""
+    alarms = [ConfigAlarm("audit", "", text, True, 1.0) for text in ("cannot be written", "cannot be rotated")]
+    collected = CanalCollector(list, RequestCounters(lambda name: True), alarms=lambda: alarms).collect()
+    families = [family for family in collected if family.name == "canal_configuration_alarm"]
+    assert [[sample.labels for sample in family.samples] for family in families] == [
+        [{"destination": "", "alarm": "audit"}]
+    ]
+
+
 @pytest.mark.parametrize("kernel", ["compiled", "interpreted"])
 def test_the_build_is_named(kernel: str) -> None:
     """A dashboard can show which kernel runs."""
