@@ -212,6 +212,7 @@ def delete(dry_run: bool, yes: bool, **given: Any) -> None:
         at = printable(f"its cursor {cursor}") if cursor else "it has no cursor"
         if not allowed(chosen, f"delete the client id, {at}", dry_run=dry_run, yes=yes):
             return
+        _refuse_beside_node(chosen)
         if chosen.owner:
             chosen.owner.forget(chosen.client_id)
         else:
@@ -352,6 +353,7 @@ def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run
     way = printable(f"from {cursor} to {position}")
     if not allowed(chosen, f"move {way}", dry_run=dry_run, yes=yes):
         return
+    _refuse_beside_node(chosen)  # one that was started while the command waited for the answer
     chosen.cursors.write(chosen.destination, chosen.client_id, position)
     click.echo(f"{chosen.destination}, client {chosen.client_id}: moved {way}")
 

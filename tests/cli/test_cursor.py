@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import socket
 import subprocess
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +19,7 @@ from canal_ha.meta.offline import CursorFiles
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
-from lab import free_port
+from lab import free_port, golden
 from lab.node import PROGRAM
 
 
@@ -118,3 +120,47 @@ def test_a_person_is_asked_on_a_terminal(conf: Path, answer: str, left: tuple[in
     assert "would delete the client id" in ended.stdout
     assert "Go on? [y/N]" in ended.stdout
     assert CursorFiles(conf).clients("example") == left
+
+
+@pytest.fixture
+def archived(conf: Path) -> Path:
+    """Return the same configuration, about a directory of binlog files."""
+    directory = conf / "archive"
+    directory.mkdir()
+    (directory / "mysql-bin.000001").write_bytes(golden.binlog("mysql9"))
+    (conf / "example" / "instance.properties").write_text(f"canal.instance.parser.directory = {directory}\n")
+    with (conf / "canal.properties").open("a") as file:
+        file.write("canal.instance.example.spring.xml = classpath:spring/local-instance.xml\n")
+    return conf
+
+
+@pytest.mark.parametrize("change", ["set --to earliest", "reset", "delete"])
+def test_a_node_that_starts_during_the_prompt_keeps_its_cursors(archived: Path, change: str) -> None:
+    """The node would write its own cursors over the change. The command looks again behind the answer."""
+    file = archived / "example" / "meta.dat"
+    before = file.read_bytes()
+    port = int((archived / "canal.properties").read_text().partition("canal.port = ")[2].split()[0])
+    ours, theirs = pty.openpty()
+    where = ["--conf", str(archived), "--destination", "example", "--client-id", "1001"]
+    try:
+        with (
+            subprocess.Popen(
+                [PROGRAM, "cursor", *change.split(), *where], stdin=theirs, stdout=PIPE, stderr=STDOUT, bufsize=0
+            ) as command,
+            socket.socket() as node,
+        ):
+            assert command.stdout is not None
+            said = b""
+            while b"Go on?" not in said and (more := command.stdout.read(4096)):
+                said += more
+            node.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            node.bind(("127.0.0.1", port))
+            node.listen()
+            os.write(ours, b"y\n")
+            said += command.stdout.read()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert f"a node runs on port {port} and would overwrite the change" in said.decode()
+    assert command.returncode == 1
+    assert file.read_bytes() == before
