@@ -42,7 +42,7 @@ class Cursors(Protocol):
 
     def servers(self, destination: str) -> tuple[str, ...]: ...
 
-    def write(self, destination: str, client_id: int, position: LogPosition) -> None: ...
+    def change(self, destination: str, client_id: int, moved: Callable[[LogPosition], LogPosition]) -> LogPosition: ...
 
     def clients(self, destination: str) -> tuple[int, ...]: ...
 
@@ -152,8 +152,6 @@ def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
             raise click.UsageError(f"{chosen.destination} has one source: omit {place.part}/")
         if chosen.instance is not None:
             position = _ask_source(chosen.as_read(chosen.instance, cursor), lambda view: view.find(place))
-            if place.part:
-                position = position.beside(parts(chosen.instance, cursor))
         elif place.journal:  # no server to ask: the node that reads from there finds the event boundary
             source = cursor.of(place.part)
             if source is None:
@@ -163,7 +161,6 @@ def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
             position = LogPosition(
                 place.journal, place.offset, address=source.address, port=source.port, part=place.part
             )
-            position = position.beside(cursor.parts) if place.part else position
             if unchecked := chosen.owner.check(to) if chosen.owner else f"no node runs {chosen.destination}":
                 click.echo(
                     f"not checked: whether the source has {place.journal}:{place.offset}: {message(unchecked)}."
@@ -172,7 +169,7 @@ def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
                 )
         else:
             raise click.UsageError("without --conf, which names the MySQL server, --to takes only JOURNAL:OFFSET")
-        _move(chosen, cursor, position, dry_run=dry_run, yes=yes)
+        _move(chosen, cursor, position, dry_run=dry_run, yes=yes, one_source=bool(place.part))
 
 
 @command.command()
@@ -346,15 +343,35 @@ def _refuse_beside_node(chosen: Chosen) -> None:
         )
 
 
-def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run: bool, yes: bool) -> None:
+def _move(
+    chosen: Chosen, cursor: LogPosition, position: LogPosition, *, dry_run: bool, yes: bool, one_source: bool = False
+) -> None:
+    """Move a cursor, and keep what the cursor of that moment has beside its position.
+
+    The progress of a snapshot stays, as it does when the node moves the cursor: without it, the rows that the snapshot
+    has not read yet would be lost.
+
+    chosen: the cursor.
+    cursor: as it was read before.
+    position: where to.
+    dry_run, yes: as in the options.
+    one_source: move the position of this source alone, and keep those of the others.
+    """
     _refuse_beside_node(chosen)
     if chosen.instance is not None and not chosen.instance.decode.gtid_on:
         position = replace(position, gtid="")
-    way = printable(f"from {cursor} to {position}")
-    if not allowed(chosen, f"move {way}", dry_run=dry_run, yes=yes):
+
+    def moved(now: LogPosition) -> LogPosition:
+        to = position
+        if one_source:
+            to = position.beside(now.parts if chosen.instance is None else parts(chosen.instance, now))
+        return replace(to, snapshot=now.snapshot)
+
+    if not allowed(chosen, printable(f"move from {cursor} to {moved(cursor)}"), dry_run=dry_run, yes=yes):
         return
     _refuse_beside_node(chosen)  # one that was started while the command waited for the answer
-    chosen.cursors.write(chosen.destination, chosen.client_id, position)
+    before = chosen.cursors.change(chosen.destination, chosen.client_id, moved)
+    way = printable(f"from {before} to {moved(before)}")
     click.echo(f"{chosen.destination}, client {chosen.client_id}: moved {way}")
 
 

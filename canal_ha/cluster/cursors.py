@@ -6,7 +6,7 @@ simultaneous writes, one sees the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZnodeDenied
 from canal_ha.model.position import LogPosition
@@ -50,17 +50,23 @@ class CursorNodes:
         node = self._znodes.get(tree.source(destination))
         return tuple(node.data.decode(errors="replace").split(",")) if node is not None and node.data else ()
 
-    def write(self, destination: str, client_id: int, position: LogPosition) -> None:
-        """Replace a cursor. Raises MetaWriteFailed if there is none."""
+    def change(self, destination: str, client_id: int, moved: Callable[[LogPosition], LogPosition]) -> LogPosition:
+        """Replace a cursor, and return the one before. Raises MetaUnreadable, and MetaWriteFailed if there is none.
+
+        destination: its name.
+        client_id: the client's id.
+        moved: returns the new cursor for the one that is there; nothing comes between the two.
+        """
         path = tree.cursor(destination, client_id)
-        data = position.to_json(with_type=True).encode()
         for _ in range(ATTEMPTS):
             node = self._znodes.get(path)
             if node is None:
                 raise MetaWriteFailed(f"client {client_id} of {destination} has no cursor: it never subscribed")
+            before = _position(path, node)
+            data = moved(before).to_json(with_type=True).encode()
             try:
                 self._znodes.transaction([SetData(path, data, node.version)])
-                return
+                return before
             except TransactionRefused as refused:
                 if refused.reason not in ("version", "missing"):
                     raise

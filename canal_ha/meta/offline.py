@@ -31,12 +31,19 @@ class CursorFiles:
         """Return the servers that the destination was switched to last; see ServersChosen."""
         return self._load(destination)[1].servers
 
-    def write(self, destination: str, client_id: int, position: LogPosition) -> None:
-        """Replace a cursor. Raises MetaWriteFailed, also if the client never subscribed."""
+    def change(self, destination: str, client_id: int, moved: Callable[[LogPosition], LogPosition]) -> LogPosition:
+        """Replace a cursor, and return the one before. Raises MetaWriteFailed, also if there is none.
+
+        destination: its name.
+        client_id: the client's id.
+        moved: returns the new cursor for the one that is there.
+        """
         backend, snapshot = self._load(destination)
-        if client_id not in snapshot.clients:
+        before = snapshot.cursors.get(client_id)
+        if before is None:
             raise MetaWriteFailed(f"client {client_id} of {destination} has no cursor: it never subscribed")
-        _finish(backend.write((CursorMoved(client_id, position),)))
+        _finish(backend.write((CursorMoved(client_id, moved(before)),)))
+        return before
 
     def delete(self, destination: str, client_id: int) -> None:
         """Remove a client id with its cursor and filter. Raises MetaWriteFailed."""

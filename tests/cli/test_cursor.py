@@ -19,6 +19,7 @@ from canal_ha.meta.offline import CursorFiles
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotState
 from lab import free_port, golden
 from lab.node import PROGRAM
 
@@ -164,3 +165,19 @@ def test_a_node_that_starts_during_the_prompt_keeps_its_cursors(archived: Path, 
     assert f"a node runs on port {port} and would overwrite the change" in said.decode()
     assert command.returncode == 1
     assert file.read_bytes() == before
+
+
+def test_a_moved_cursor_keeps_the_progress_of_its_snapshot(archived: Path) -> None:
+    """Rows that the snapshot had not read yet were lost without a word."""
+    state = SnapshotState("s", ("shop.orders", "shop.items"), rows=7).text
+    cursors = {1001: LogPosition("mysql-bin.000001", 4, mark="of the old place", snapshot=state)}
+    clients = {1001: ClientIdentity("example", 1001, "")}
+    (archived / "example" / "meta.dat").write_text(meta_text("example", Snapshot(clients, cursors)))
+    where = ("--conf", str(archived), "--destination", "example", "--client-id", "1001", "--yes")
+    for change in (("set", "--to", "latest"), ("reset",)):
+        code, text = cursor(*change, *where)
+        assert (code, "moved from" in text) == (0, True), text
+        moved = CursorFiles(archived).read("example", 1001)
+        assert moved is not None
+        assert (moved.snapshot, moved.mark) == (state, "")
+    assert moved.offset == 4

@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager, suppress
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 
+from canal_ha.cli.main import group
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.snapshots import ClientSnapshot
@@ -185,6 +187,28 @@ def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: st
         assert snapshots(node).resume()["phase"] == "running"
         reader.until(lambda: stream_of(node, "example")["snapshot"]["phase"] == "done", "the end")
         assert copy.rows == expected(source_server, table)
+        reader.close()
+
+
+def test_no_row_of_a_snapshot_is_lost_when_an_operator_moves_the_cursor(mysql: SqlServer, database: str) -> None:
+    """A move by `canal-ha cursor set` ended the snapshot, and the rows that it had not read yet never came."""
+    table = filled(mysql, database)
+    properties = {"canal.instance.filter.regex": rf"{database}\\.t", "canal.instance.memory.buffer.size": "256"}
+    copy = Copy({table: ("id",)})
+    with Node({"example": follow(mysql, properties)}) as node:
+        with following(node):
+            pass
+        snapshots(node).start([table])
+        reader = Reader(node, copy, rough=False)
+        reader.until(lambda: stream_of(node, "example")["snapshot"]["rows"] > 0, "some rows")
+        reader.close()
+        node.stop()
+        assert copy.snapshot_rows < ROWS
+        where = ["--conf", str(node.conf), "--destination", "example", "--client-id", "1001"]
+        moved = CliRunner().invoke(group, ["cursor", "set", *where, "--to", "latest", "--yes"])
+        assert moved.exit_code == 0, moved.output
+        node.start()
+        reader.until(lambda: copy.rows == expected(mysql, table), "the rows that were left", 60)
         reader.close()
 
 
