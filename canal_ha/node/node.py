@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from canal_ha import logs
 from canal_ha.accounts.account import Account
@@ -48,6 +48,7 @@ from canal_ha.node.operator_token import write_token
 from canal_ha.node.pause_file import is_paused
 from canal_ha.node.processor_wait import ProcessorWait
 from canal_ha.node.scanning import Scan
+from canal_ha.node.together import together
 from canal_ha.node.told_alarms import ToldAlarms, subjects
 from canal_ha.server import metrics
 from canal_ha.server.admin_service import AdminService
@@ -444,13 +445,17 @@ class Node:
         return self._hosting.configured
 
     async def halt(self) -> None:
-        """See NodeServing. As in `stop`, cursors are flushed before anything that a client can delay."""
+        """See NodeServing. As in `stop`, slow replies go on leaving while the destinations are released.
+
+        What fails keeps nothing else from ending; it is raised afterwards.
+        """
         self._hosting.halted = True
         LOG.warning("node.halted", by="canal's admin protocol")
         await self._hosting.flush()
-        await self._service.end()
-        await self._service.stop()
-        await gatherResults([Deferred.fromCoroutine(self._let_go(name)) for name in tuple(self.configured)])
+        try:
+            await self._service.end()
+        finally:
+            await together(self._service.stop(), *(self._let_go(name) for name in tuple(self.configured)))
 
     async def serve(self) -> None:
         """See NodeServing."""

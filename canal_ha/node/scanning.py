@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThread
 
@@ -26,6 +26,7 @@ from canal_ha.config.model import CanalConfig, InstanceConfig, RefusedDestinatio
 from canal_ha.config.scan import DirectoryState, compare
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import ConfigError, FileMissing
+from canal_ha.node.together import together
 from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
@@ -141,7 +142,7 @@ class Scan:
             for destination in sorted(self._unread - set(changes.stop))
             if before.missing(destination) and seen.missing(destination)
         ]
-        await _side_by_side(
+        await together(
             *(self._end_gone(destination, GONE) for destination in changes.stop),
             *(self._renew(destination) for destination in (*changes.reload, *changes.start)),
             *(self._renew_without_file(destination) for destination in without_file),
@@ -321,18 +322,6 @@ class Scan:
             "configuration", REFUSED, destination=name, details={"change": alarm.alarm, "error": alarm.text}
         )
         return True
-
-
-async def _side_by_side(*works: Coroutine[Any, Any, None]) -> None:
-    """Carry out works about different destinations at once: one that ends slowly delays no other one.
-
-    Returns when all have ended. Raises the first error then.
-    """
-    running = [Deferred.fromCoroutine(work) for work in works]
-    results: list[tuple[bool, Any]] = await DeferredList(running, consumeErrors=True)
-    for well, result in results:
-        if not well:
-            result.raiseException()
 
 
 def texts_of(config: CanalConfig) -> dict[str, str]:

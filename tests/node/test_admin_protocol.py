@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -20,6 +21,7 @@ from lab.mysql import cache_directory
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK, free_port, listens
 from tests.node.following import following, read
+from tests.server.raw_client import RawClient
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -155,6 +157,33 @@ def test_a_console_hands_a_destination_to_another_node(mysql: MySQL, zookeeper: 
             owner, standby = (first, two) if one.running() else (second, one)
             assert owner.request("SERVER stop") == (0, "1")
             until(lambda: standby.running() == {"example"}, seconds=30, what="the other node takes over")
+
+
+@pytest.mark.timed
+def test_a_reader_that_takes_nothing_does_not_delay_the_hand_over_of_a_halted_node(
+    zookeeper: ZooKeeper, mysql: MySQL, database: str
+) -> None:
+    """`SERVER stop` kept the destination for 5 s while a reply of 20 MB to this client was leaving."""
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (v longtext)")
+    node, port = made(mysql, zk_servers=f"{zookeeper.hosts}/{database}")
+    with node, RawClient(node) as client, AdminPeer(port) as console:
+        assert console.log_in("admin", PASSWORD) == (0, "")
+        until(lambda: node.running() == {"example"}, what="the destination")
+        client.subscribe(rf"{database}\..*")
+        assert client.refusal() == (0, "")
+        mysql.execute(f"INSERT INTO {database}.t VALUES (REPEAT('x', 20000000))")
+        client.get(timeout=20_000, size=1)
+        time.sleep(2)
+        answers: list[tuple[int, str]] = []
+        asking = Thread(target=lambda: answers.append(console.request("SERVER stop")))
+        began = time.monotonic()
+        asking.start()
+        until(lambda: "running.released" in node.log_file(), what="the release")
+        took_s = time.monotonic() - began
+        asking.join()
+        assert took_s < 3
+        assert answers == [(0, "1")]
+        assert node.running() == frozenset()
 
 
 def test_the_port_without_a_password_is_refused_beyond_this_machine(mysql: MySQL) -> None:
