@@ -25,7 +25,7 @@ from canal_ha.cluster.destination_holders import DestinationHolders
 from canal_ha.config import keys, kinds
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.destination_list import names_in, with_names
-from canal_ha.config.load import INSTANCE_FILE, load_instance
+from canal_ha.config.load import INSTANCE_FILE, load_again, load_instance
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.outside import with_absolute_paths
 from canal_ha.errors import ConfigError, PlacementRefused
@@ -114,9 +114,12 @@ class NodeFiles:
     # ---- to add
 
     async def _add(self, destination: str, text: str, dry_run: bool) -> DestinationAdded:
-        config = self._usable(destination)
+        config = await self._usable(destination)
         file = config.conf_dir / destination / INSTANCE_FILE
-        if destination in self._hosting.configured or destination in config.listed or file.exists():
+        runs = (
+            config.auto_scan and destination in self._hosting.configured
+        )  # else it may be removed, and end at a restart
+        if runs or destination in config.listed or file.exists():
             raise PlacementRefused(f"{self._node} has {destination} already: change {file} to change it")
         try:
             text.encode()
@@ -141,8 +144,11 @@ class NodeFiles:
             warnings,
         )
 
-    def _usable(self, destination: str) -> CanalConfig:
-        """Return the node's configuration. Raises PlacementRefused if no destination of this name can come or go."""
+    async def _usable(self, destination: str) -> CanalConfig:
+        """Return the node's configuration, with the list of destinations as it is now.
+
+        Raises PlacementRefused if no destination of this name can come or go.
+        """
         try:
             kinds.destination(destination)
         except ValueError:
@@ -158,15 +164,26 @@ class NodeFiles:
         config = self._current()
         if config.given:
             raise PlacementRefused("a program has configured this node: change its destinations in the program")
-        return config
+        if config.auto_scan:
+            return config  # the scan follows the list
+        try:
+            found = await deferToThread(load_again, config, (), os.environ)
+        except ConfigError as error:
+            raise PlacementRefused(f"{error}: correct that first") from error
+        return replace(config, listed=found.listed)
 
     # ---- to remove
 
     async def _remove(self, destination: str, purge: bool, dry_run: bool) -> DestinationRemoved:
-        config = self._usable(destination)
+        config = await self._usable(destination)
         file = config.conf_dir / destination / INSTANCE_FILE
         instance = self._hosting.configured.get(destination)
-        here = instance is not None or file.exists() or destination in config.listed
+        named = file.exists() or destination in config.listed
+        here = instance is not None or named
+        if instance is not None and not named and not purge and not config.auto_scan:
+            raise PlacementRefused(
+                f"{destination} is removed from {self._node} already, and goes on until the node restarts"
+            )
         still_on = tuple(name for name in await self._having(destination) if name != self._node)
         clients = await self._whereabouts.kept(destination) if self._whereabouts else None
 

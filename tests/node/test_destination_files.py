@@ -251,6 +251,39 @@ def test_an_addition_whose_list_cannot_be_written_can_be_tried_again(site: Site)
     assert site.add("shop").listed
 
 
+def listed(site: Site) -> str:
+    """Return the line of canal.properties that lists destinations."""
+    (line,) = [line for line in site.main.read_text().splitlines() if line.startswith("canal.destinations")]
+    return line
+
+
+def test_a_second_addition_before_the_restart_keeps_the_first(site: Site) -> None:
+    """It was refused, because the list in the file was not the one that the node had read at its start."""
+    site.start(auto_scan=False)
+    assert site.add("a").listed
+    assert site.add("b").restart
+    assert listed(site) == "canal.destinations = a,b"
+    assert "has a already" in refused(lambda: site.add("a"))
+    site.remove("a", purge=False)
+    assert listed(site) == "canal.destinations = b"
+    assert "has no destination a" in refused(lambda: site.remove("a", purge=False))
+
+
+def test_a_removed_destination_can_be_added_again_before_the_restart(site: Site) -> None:
+    """Until the restart it runs, although no file has it; a second removal says so."""
+    written(site.conf / "a" / "instance.properties")
+    (site.conf / "a" / "instance.properties").write_text(ADDRESS)
+    site.start("canal.destinations = a", auto_scan=False)
+    site.remove("a", purge=False)
+    assert "goes on until the node restarts" in refused(lambda: site.remove("a", purge=False))
+    assert "goes on until the node restarts" in refused(lambda: site.remove("a", purge=True))
+    site.add("a")
+    assert listed(site) == "canal.destinations = a"
+    assert (site.conf / "a" / "instance.properties").read_text() == ADDRESS
+    site.main.write_text("canal.port = many\n")
+    assert "correct that first" in refused(lambda: site.add("b"))
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("auto_scan", [True, False])
 def test_a_node_that_may_not_write_its_configuration_says_what_to_do(
