@@ -43,6 +43,7 @@ from canal_ha.node.stored_files import (
 T = TypeVar("T")
 
 LOOK_S = 0.2
+PATIENCE_S = 20.0  # with the scan, and with ZooKeeper; the commands wait for 60 s
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -54,6 +55,7 @@ class NodeFiles:
     hosting: what could run here.
     current: returns the node's configuration.
     alarms: returns what the scan refuses.
+    hurry: lets the scan look now; see Scan.
     holders: of the cluster; None without ZooKeeper.
     """
 
@@ -64,6 +66,7 @@ class NodeFiles:
         hosting: Hosting,
         current: Callable[[], CanalConfig],
         alarms: Callable[[], tuple[ConfigAlarm, ...]],
+        hurry: Callable[[], None],
         holders: DestinationHolders | None,
     ) -> None:
         self._node = node
@@ -71,6 +74,7 @@ class NodeFiles:
         self._hosting = hosting
         self._current = current
         self._alarms = alarms
+        self._hurry = hurry
         self._whereabouts = holders
         self._lock = DeferredLock()
 
@@ -243,7 +247,7 @@ class NodeFiles:
     async def _forget(self, destination: str) -> None:
         """Delete what ZooKeeper has of a destination."""
         if self._whereabouts:
-            until = self._reactor.seconds() + self._patience_s
+            until = self._reactor.seconds() + PATIENCE_S
             while self._node in await self._having(destination) and self._reactor.seconds() < until:
                 await deferLater(self._reactor, LOOK_S)
             await self._whereabouts.delete(destination)
@@ -255,8 +259,9 @@ class NodeFiles:
 
     async def _until(self, destination: str, holds: Callable[[], bool]) -> None:
         """Wait until the scan has followed the files. Raises PlacementRefused if it does not."""
-        until = self._reactor.seconds() + self._patience_s
+        until = self._reactor.seconds() + PATIENCE_S
         while not holds():
+            self._hurry()  # again and again, because the look that is under way may have begun before the change
             if self._reactor.seconds() >= until:
                 why = "; ".join(each.text for each in self._alarms() if each.destination in (destination, ""))
                 raise PlacementRefused(
@@ -264,10 +269,6 @@ class NodeFiles:
                     f" {why or 'its log says why'}"
                 )
             await deferLater(self._reactor, LOOK_S)
-
-    @property
-    def _patience_s(self) -> float:
-        return 10.0 + 3 * self._current().auto_scan_interval_s
 
 
 def _clients(client_ids: tuple[int, ...]) -> str:

@@ -262,6 +262,7 @@ class Node:
                     self._hosting,
                     lambda: self._scan.current,
                     lambda: self._scan.alarms,
+                    self._scan.hurry,
                     self._cluster.holders if self._cluster else None,
                 ),
                 self._secured("admin"),

@@ -100,6 +100,12 @@ class Scan:
         if self._loop.running:
             self._loop.stop()
 
+    def hurry(self) -> None:
+        """Look now, and not at the end of the interval. While a look is under way this has no effect."""
+        waiting: Any = self._loop.call  # the interface of Twisted has no types
+        if waiting is not None and waiting.active():
+            waiting.reset(0)
+
     # ---- one look
 
     async def _look_safely(self) -> None:

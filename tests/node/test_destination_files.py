@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ def refusal(work: Coroutine[Deferred[Any], Any, Any]) -> str:
 def files_of(conf: Path, **settings: Any) -> NodeFiles:
     config, clock = CanalConfig(conf, (), main_file=conf / "canal.properties", **settings), Clock()
     hosting = Hosting(config, clock, Embedded(), Audit(clock, lambda line: None))
-    return NodeFiles(NODE, clock, hosting, lambda: config, tuple, None)
+    return NodeFiles(NODE, clock, hosting, lambda: config, tuple, lambda: None, None)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +87,12 @@ class Site:
         self.main = self.conf / "canal.properties"
         self._scan: Scan | None = None
 
-    def start(self, *lines: str, auto_scan: bool = True) -> None:
+    def start(self, *lines: str, auto_scan: bool = True, interval_s: float = 0.1) -> None:
         """Write canal.properties, and begin to scan."""
         self.conf.mkdir(exist_ok=True)
-        common = ("canal.ip = 127.0.0.1", "canal.auto.scan.interval = 0.1", f"canal.file.data.dir = {self.data}")
-        scan_line = f"canal.auto.scan = {str(auto_scan).lower()}"
-        self.main.write_text("".join(f"{line}\n" for line in (*common, scan_line, *lines)))
+        common = ("canal.ip = 127.0.0.1", f"canal.file.data.dir = {self.data}")
+        scans = (f"canal.auto.scan = {str(auto_scan).lower()}", f"canal.auto.scan.interval = {interval_s}")
+        self.main.write_text("".join(f"{line}\n" for line in (*common, *scans, *lines)))
         config, audit = load_usable(self.conf, (), {}), Audit(reactor)
         self.hosting = hosting = Hosting(config, reactor, Embedded(), audit)
         hosting.configured.update((each.destination, each) for each in config.destinations)
@@ -103,7 +104,7 @@ class Site:
             hosting.configured.pop(destination, None)
 
         self._scan = scan = Scan(config, reactor, hosting.configured, begin, end, audit, lambda config: None)
-        self.files = NodeFiles(NODE, reactor, hosting, lambda: scan.current, lambda: scan.alarms, None)
+        self.files = NodeFiles(NODE, reactor, hosting, lambda: scan.current, lambda: scan.alarms, scan.hurry, None)
 
         async def started() -> None:
             scan.start(())
@@ -249,6 +250,17 @@ def test_an_addition_whose_list_cannot_be_written_can_be_tried_again(site: Site)
     assert not (site.conf / "shop").exists()
     obstacle.rmdir()
     assert site.add("shop").listed
+
+
+def test_an_addition_does_not_wait_for_a_scan_that_comes_in_an_hour(site: Site) -> None:
+    """The node waited for three intervals, and the command gave up after 60 s."""
+    site.start(interval_s=3600)
+    began = time.monotonic()
+    site.add("shop")
+    assert "shop" in site.hosting.configured
+    site.remove("shop", purge=False)
+    assert "shop" not in site.hosting.configured
+    assert time.monotonic() - began < 15
 
 
 def listed(site: Site) -> str:
