@@ -98,10 +98,8 @@ class CanalConnection(Protocol):
         return self._conversation.reading
 
     def uses(self, destination: str, client_id: int) -> bool:
-        """Return whether the client has subscribed with this client id, or reads with it."""
-        reading, subscribed = self._conversation.reading, self._conversation.subscribed
-        identities = (subscribed, reading.identity if reading and not reading.private else None)
-        return any(each and (each.destination, each.client_id) == (destination, client_id) for each in identities)
+        """See Conversation.uses."""
+        return self._conversation.uses(destination, client_id)
 
     @property
     def certified(self) -> Collection[str]:
