@@ -6,13 +6,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
 
+from canal_ha.admin.address_file import read_address
 from canal_ha.cli.access import first_line, login_options
 from canal_ha.cli.configured import configured
 from canal_ha.cli.cursor_node import ClientLogin, OwningNode, owner_of
@@ -21,7 +22,7 @@ from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.tls import client_tls
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
-from canal_ha.errors import CanalError, LocalProtocolError
+from canal_ha.errors import CanalError, LocalProtocolError, NodeUnreachable
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.excerpt import message, printable, some
 from canal_ha.model.place import FORMS, Place
@@ -59,7 +60,7 @@ class Chosen:
     instance: the destination's configuration; None without --conf.
     file_node: the node whose files hold the cursor; None for cursors in ZooKeeper.
     owner: the node that runs the destination, found in ZooKeeper; None if no node does, and for cursors in files.
-    active: which process is connected with the client id, if ZooKeeper tells; "" if none does.
+    active: returns which process is active with the client id, if ZooKeeper tells; "" if none is.
     """
 
     destination: str
@@ -68,7 +69,7 @@ class Chosen:
     instance: InstanceConfig | None
     file_node: CanalConfig | None
     owner: OwningNode | None = None
-    active: str = ""
+    active: Callable[[], str] = lambda: ""
 
     def as_read(self, instance: InstanceConfig, cursor: LogPosition) -> InstanceConfig:
         """Return the configuration with the server that a node reads as the master. Raises what the store raises."""
@@ -199,17 +200,12 @@ def delete(dry_run: bool, yes: bool, **given: Any) -> None:
         chosen = choose_one(stack, **given)
         if chosen.client_id not in chosen.cursors.clients(chosen.destination):
             raise never_subscribed(chosen)
-        if chosen.active:
-            raise LocalProtocolError(
-                f"client {chosen.client_id} of {chosen.destination} is in use by {printable(chosen.active)}: stop that"
-                " process first"
-            )
-        _refuse_beside_node(chosen)
+        _refuse_in_use(chosen)
         cursor = chosen.cursors.read(chosen.destination, chosen.client_id)
         at = printable(f"its cursor {cursor}") if cursor else "it has no cursor"
         if not allowed(chosen, f"delete the client id, {at}", dry_run=dry_run, yes=yes):
             return
-        _refuse_beside_node(chosen)
+        _refuse_in_use(chosen)
         if chosen.owner:
             chosen.owner.forget(chosen.client_id)
         else:
@@ -254,12 +250,13 @@ def choose(
 
     def in_zookeeper(servers: str, access: ZooKeeperAccess, instance: InstanceConfig | None) -> Chosen:
         znodes = stack.enter_context(BlockingZnodes(servers, access, read_only=False))
-        running = znodes.get(tree.client_running(destination, client_id))
-        active = tree.RunningData.from_bytes(running.data) if running else None
+
+        def active() -> str:
+            running = znodes.get(tree.client_running(destination, client_id))
+            return tree.RunningData.from_bytes(running.data).address if running else ""
+
         owner = owner_of(znodes, destination, login)
-        return Chosen(
-            destination, client_id, CursorNodes(znodes), instance, None, owner, active.address if active else ""
-        )
+        return Chosen(destination, client_id, CursorNodes(znodes), instance, None, owner, active)
 
     if zk is not None:
         return in_zookeeper(zk, zk_access, None)
@@ -335,12 +332,30 @@ def allowed(chosen: Chosen, change: str, *, dry_run: bool, yes: bool) -> bool:
     return True
 
 
-def _refuse_beside_node(chosen: Chosen) -> None:
-    node = chosen.file_node
-    if node is not None and _listens(node.ip or "127.0.0.1", node.port):
+def _refuse_in_use(chosen: Chosen) -> None:
+    """Refuse to delete a client id that a process uses, as far as anybody but the owner of the destination knows."""
+    if active := chosen.active():
         raise LocalProtocolError(
-            f"a node runs on port {node.port} and would overwrite the change in its files: stop the node first"
+            f"client {chosen.client_id} of {chosen.destination} is in use by {printable(active)}: stop that process"
+            " first"
         )
+    _refuse_beside_node(chosen)
+
+
+def _refuse_beside_node(chosen: Chosen) -> None:
+    if chosen.file_node and (where := _running(chosen.file_node)):
+        raise LocalProtocolError(
+            f"a node runs {where} and would overwrite the change in its files: stop the node first"
+        )
+
+
+def _running(node: CanalConfig) -> str:
+    """Return how a node is known to run with this configuration; "" if none is known to."""
+    if not node.without_netty and _listens(node.ip or "127.0.0.1", node.port):
+        return f"on port {node.port}"
+    with suppress(NodeUnreachable):
+        return f"with this configuration, at {read_address(node.status_address_file)},"
+    return ""
 
 
 def _move(

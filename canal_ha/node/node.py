@@ -89,7 +89,7 @@ class Node:
             self._demanded,
             lambda destination: destination in self._hosting.configured,
             batch_ids,
-            lambda destination, client_id: self._service.connected(destination, client_id),
+            self._user_of,
         )
         self._hosting = Hosting(config, reactor, self.embedded, self._audit)
         self._service = CanalService(
@@ -427,6 +427,10 @@ class Node:
             await self._cluster.remove(destination)
         else:
             await self._hosting.stop_alone(destination)
+
+    def _user_of(self, destination: str, client_id: int) -> str:
+        """Return who uses a client id on this node; "" if nobody does."""
+        return self._service.connected(destination, client_id) or self._hosting.queues.user_of(destination, client_id)
 
     # ---- the node's part of canal's admin protocol
 

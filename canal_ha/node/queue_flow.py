@@ -30,7 +30,9 @@ LOOK_S = 5.0  # between looks at what it waits for
 
 
 class QueueFlow:
-    """The flow of one destination. It begins again after errors."""
+    """The flow of one destination. It begins again after errors. client_id: whose rows it takes."""
+
+    client_id = CLIENT_ID
 
     def __init__(
         self, config: InstanceConfig, queue: QueueConfig, reactor: Any, embedded: Embedded, log: InstanceLog

@@ -57,6 +57,11 @@ class Queues:
             if orderly:
                 await DeferredList([ended, deferLater(self._reactor, LET_GO_S)], fireOnOneCallback=True)
 
+    def user_of(self, destination: str, client_id: int) -> str:
+        """Return what to call the flow that has this client id; "" if none has."""
+        queue = self._running.get(destination)
+        return "the flow of this node into Kafka" if queue and queue.client_id == client_id else ""
+
     def status(self, destination: str) -> QueueStatus | None:
         """Return the figures of this moment; None if clients take the changes."""
         queue = self._running.get(destination)

@@ -12,8 +12,10 @@ from subprocess import PIPE, STDOUT
 import pytest
 from click.testing import CliRunner
 
+from canal_ha.admin.address_file import AddressFile
 from canal_ha.cli.cursor import Chosen, describe
 from canal_ha.cli.main import group
+from canal_ha.config.load import load_usable
 from canal_ha.meta.files import meta_text
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.meta.repository import Snapshot
@@ -181,3 +183,21 @@ def test_a_moved_cursor_keeps_the_progress_of_its_snapshot(archived: Path) -> No
         assert moved is not None
         assert (moved.snapshot, moved.mark) == (state, "")
     assert moved.offset == 4
+
+
+def test_a_running_node_without_a_data_port_keeps_its_cursors(conf: Path) -> None:
+    """A node that writes to Kafka serves no clients. The command deleted the cursor of its flow beside it."""
+    with (conf / "canal.properties").open("a") as file:
+        file.write("canal.serverMode = kafka\nkafka.bootstrap.servers = 127.0.0.1:1\ncanal.log.dir = logs\n")
+    with (conf / "example" / "instance.properties").open("a") as file:
+        file.write("canal.mq.topic = t\n")
+    where = ("--conf", str(conf), "--destination", "example", "--client-id", "1001", "--yes")
+    node = AddressFile(load_usable(conf, (), {}).status_address_file)
+    node.write("http://127.0.0.1:8089")
+    code, text = cursor("delete", *where)
+    assert (code, "a node runs with this configuration, at http://127.0.0.1:8089, and would overwrite" in text) == (
+        1,
+        True,
+    )
+    node.remove()
+    assert cursor("delete", *where)[0] == 0

@@ -15,6 +15,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.node_http import post
+from canal_ha.errors import LocalProtocolError
 from canal_ha.node.queues import LET_GO_S
 from canal_ha.wire.proto.canal_protocol_pb2 import MESSAGES, Messages, Packet
 from canal_ha.wire.proto.entry_protocol_pb2 import Entry, RowChange
@@ -158,6 +161,17 @@ def test_each_change_comes_once_although_owners_are_killed(
 
 
 @pytest.mark.nightly("the format without a broker, in tests/pipeline/messages/test_canal_protobuf.py")
+def test_the_client_id_of_a_flow_that_runs_is_not_deleted(mysql: MySQL, kafka: Kafka, database: str) -> None:
+    """The flow began anew at the newest position, and Kafka lacked the changes before it."""
+    mysql.execute(f"CREATE DATABASE {database}")
+    with Node({database: follow(mysql, to_one_topic(database))}, properties=properties(kafka)) as node:
+        until(lambda: "queue.active" in node.log_file(database), what="the queue")
+        token = (node.directory / "logs" / "canal" / "operator.token").read_text().strip()
+        url, body = f"http://{LOOPBACK}:{node.admin_port}", {"client_id": 1001, "action": "delete"}
+        with pytest.raises(LocalProtocolError, match="is in use by the flow of this node into Kafka"):
+            post(url, HttpAccess(token=token), database, "cursor", body, {"before": str}, LocalProtocolError, 30)
+
+
 def test_protobuf_messages_are_canals_packets(mysql: MySQL, kafka: Kafka, database: str) -> None:
     """With flatMessage = false. A row goes to the partition of its key, in an entry of its own."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
