@@ -10,7 +10,6 @@ import typing
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
@@ -18,17 +17,17 @@ from twisted.python.failure import Failure
 from canal_ha import logs
 from canal_ha.accounts.account import Account
 from canal_ha.accounts.gate import NEEDS, Need
-from canal_ha.errors import Busy, CanalError, ConfigError, NotAllowed, RemoteProtocolError
+from canal_ha.errors import CanalError, NotAllowed, RemoteProtocolError
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
-from canal_ha.server.audit import FAILED, OK, Actor
+from canal_ha.server.audit import FAILED, OK
+from canal_ha.server.bounded_port import BoundedPort, ListeningReactor, slash
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.outbox import Outbox
 from canal_ha.server.protocol import RefusedConnection, Transport
-from canal_ha.server.service import BACKLOG, REFUSED_MOST, Listening, ListeningReactor, slash
 from canal_ha.wire import admin_session
 from canal_ha.wire.admin_session import AdminReply, AdminRequest, AdminSession
 from canal_ha.wire.packets import generic_text
@@ -82,46 +81,42 @@ class AdminService(ServerFactory):
         )
         self.complaints = Complaints(reactor)
         self.open: set[AdminConnection] = set()
-        self._refused: set[RefusedConnection] = set()
-        self._reactor = reactor
+        self._bound = BoundedPort(
+            reactor,
+            entrance,
+            self.complaints,
+            host=host,
+            port=port,
+            handshake=admin_session.handshake,
+            error=lambda code, text: admin_session.refused(code, text).frame,
+            random=random,
+        )
         self._host = host
-        self._port = port
         self._random = random
-        self._listening: Listening | None = None
 
     @property
     def port(self) -> int:
         """The port in use; before `start` the configured one."""
-        return self._listening.getHost().port if self._listening else self._port
+        return self._bound.number
 
     def start(self) -> None:
         """Listen. Raises ConfigError when the port is taken."""
-        try:
-            self._listening = self._reactor.listenTCP(self._port, self, BACKLOG, self._host)
-        except CannotListenError as error:
-            raise ConfigError(
-                "canal.properties",
-                "canal.admin.port",
-                str(self._port),
-                "a free port: give each node of a machine its own, or 0, which leaves canal's admin port closed"
-                f" ({error})",
-            ) from error
+        self._bound.listen(
+            self,
+            "canal.admin.port",
+            "a free port: give each node of a machine its own, or 0, which leaves canal's admin port closed",
+        )
         LOG.info("admin_protocol.listening", host=self._host or "*", port=self.port)
 
     async def stop(self) -> None:
         """Stop accepting and close every connection. An action that is under way goes on."""
-        if self._listening is not None:
-            listening, self._listening = self._listening, None
-            stopped = listening.stopListening()
-            if stopped:
-                await stopped
+        await self._bound.close()
         for connection in tuple(self.open):
             connection.abort()
         self.complaints.stop()
 
     def buildProtocol(self, addr: IAddress | None) -> AdminConnection | RefusedConnection | None:
         """Return a connection for a new peer; None closes it at once."""
-        here = self._listening.getHost() if self._listening else None
         peer = slash(addr)
         address = peer.rpartition(":")[0]
         reason, _ = self.load.refusal(address)
@@ -129,23 +124,15 @@ class AdminService(ServerFactory):
             return self._refuse(address, reason)
         visitor = Visitor(self.entrance, address)
         session = AdminSession(self._random(SEED_BYTES), visitor)
-        channel = f"[id: 0x{self._random(4).hex()}, {peer} => {slash(here)}]"
-        return AdminConnection(self, session, visitor, address, channel)
+        return AdminConnection(self, session, visitor, address, self._bound.channel(peer))
 
     def _refuse(self, peer: str, reason: str) -> RefusedConnection | None:
-        """Return a connection that says why it ends; None if too many are doing so."""
+        """See BoundedPort.refuse."""
         who, most = "the admin port has", CONNECTIONS_MOST
         if reason == "connections_of_address":
             who, most = "this address has", CONNECTIONS_OF_ADDRESS_MOST
         text = f"{who} {most} connections to the admin port already; close some of them"
-        self.entrance.refusals[reason] += 1
-        self.entrance.audit.refused("connect", Actor(address=peer.removeprefix("/")), text)
-        if self.complaints.may(peer):
-            LOG.warning("connection.refused", peer=peer, reason=text)
-        if len(self._refused) >= REFUSED_MOST:
-            return None
-        error = admin_session.refused(Busy.code, text).frame
-        return RefusedConnection(admin_session.handshake(self._random(SEED_BYTES)), error, self._reactor, self._refused)
+        return self._bound.refuse(peer, reason, text)
 
 
 class AdminConnection(Protocol):

@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import astuple
-from typing import Protocol
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import ServerFactory
 
 from canal_ha import logs
 from canal_ha.accounts.account import Accounts
-from canal_ha.errors import Busy, ConfigError
 from canal_ha.instance.status import ReaderStatus
-from canal_ha.model.clock import Clock
 from canal_ha.server.ahead import RequestsAhead
-from canal_ha.server.audit import Actor
+from canal_ha.server.bounded_port import BoundedPort, ListeningReactor, slash
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.conversation import LAST_WORDS_S, Shared
@@ -34,23 +29,7 @@ from canal_ha.wire.scramble import SEED_BYTES
 from canal_ha.wire.server_session import ServerSession
 
 LOG = logs.get(__name__)
-BACKLOG = 128
 POLL_S = 0.02
-REFUSED_MOST = 100  # connections that are told at a time why they end
-
-
-class Listening(Protocol):
-    """An open port."""
-
-    def getHost(self) -> IPv4Address | IPv6Address: ...
-
-    def stopListening(self) -> Deferred[None] | None: ...
-
-
-class ListeningReactor(Clock, Protocol):
-    """The part of Twisted's reactor that the service uses."""
-
-    def listenTCP(self, port: int, factory: ServerFactory, backlog: int, interface: str, /) -> Listening: ...
 
 
 class CanalService(ServerFactory):
@@ -98,27 +77,31 @@ class CanalService(ServerFactory):
             UnreadReplies(load.limits.reply_bytes),
             self._entrance.audit,
         )
-        self._refused: set[RefusedConnection] = set()
+        self._bound = BoundedPort(
+            reactor,
+            self._entrance,
+            self._complaints,
+            host=host,
+            port=port,
+            handshake=packets.handshake,
+            error=packets.refused,
+            random=random,
+        )
         self._reactor = reactor
         self._certificates = certificates
         self._host = host
-        self._port = port
         self._max_frame_bytes = max_frame_bytes
         self._random = random
-        self._listening: Listening | None = None
 
     @property
     def port(self) -> int:
         """The port in use; before `start` the configured one."""
-        return self._listening.getHost().port if self._listening else self._port
+        return self._bound.number
 
     def start(self) -> None:
         """Listen. Raises ConfigError when the port is taken."""
         factory = self._certificates.around(self) if self._certificates else self
-        try:
-            self._listening = self._reactor.listenTCP(self._port, factory, BACKLOG, self._host)
-        except CannotListenError as error:
-            raise ConfigError("canal.properties", "canal.port", str(self._port), f"a free port: {error}") from error
+        self._bound.listen(factory, "canal.port", "a free port")
         LOG.info("server.listening", host=self._host or "*", port=self.port, tls=self._certificates is not None)
 
     def set_limits(self, limits: PortLimits) -> None:
@@ -132,11 +115,7 @@ class CanalService(ServerFactory):
 
         A waiting GET ends at once. A reply that leaves more slowly goes on leaving, until `stop` is over.
         """
-        if self._listening is not None:
-            listening, self._listening = self._listening, None
-            stopped = listening.stopListening()
-            if stopped:
-                await stopped
+        await self._bound.close()
         for connection in tuple(self._open):
             connection.end()
         await self._all_closed(LAST_WORDS_S)
@@ -146,7 +125,7 @@ class CanalService(ServerFactory):
 
         grace_s: how long replies may take to leave, seconds.
         """
-        if self._listening is not None:
+        if self._bound.open:
             await self.end()
         await self._all_closed(grace_s)
         for connection in tuple(self._open):
@@ -183,40 +162,17 @@ class CanalService(ServerFactory):
 
     def buildProtocol(self, addr: IAddress | None) -> CanalConnection | RefusedConnection | None:
         """Return a connection for a new client; None closes it at once."""
-        here = self._listening.getHost() if self._listening else None
         peer = slash(addr)
         address = peer.rpartition(":")[0]
         reason, text = self._shared.load.refusal(address)
         if reason:
-            return self._refuse(address, reason, text)
+            return self._bound.refuse(address, reason, text)
         visitor = Visitor(self._entrance, address, lambda: connection.certified, lambda: connection.subject)
         session = ServerSession(
             seed=self._random(SEED_BYTES),
             guard=visitor,
-            channel=f"[id: 0x{self._random(4).hex()}, {peer} => {slash(here)}]",
+            channel=self._bound.channel(peer),
             max_frame_bytes=self._max_frame_bytes,
         )
         connection = CanalConnection(session, visitor, self._shared, address, self._open)
         return connection
-
-    def _refuse(self, peer: str, reason: str, text: str) -> RefusedConnection | None:
-        """Return a connection that says why it ends; None if too many are doing so."""
-        self.counters.refusals[reason] += 1
-        self._entrance.audit.refused("connect", Actor(address=peer.removeprefix("/")), text)
-        if self._complaints.may(peer):
-            LOG.warning("connection.refused", peer=peer, reason=text)
-        if len(self._refused) >= REFUSED_MOST:
-            return None
-        handshake, error = packets.handshake(self._random(SEED_BYTES)), packets.refused(Busy.code, text)
-        return RefusedConnection(handshake, error, self._reactor, self._refused)
-
-
-def slash(address: object) -> str:
-    """Return a socket address in the form in which Java prints it."""
-    match address:
-        case IPv4Address():
-            return f"/{address.host}:{address.port}"
-        case IPv6Address():
-            return f"/[{address.host}]:{address.port}"
-        case _:
-            return "/unknown:0"

@@ -71,8 +71,8 @@ def test_a_crowd_at_the_door_holds_no_connections() -> None:
     with Served(limits=PortLimits(connections=1)) as served, RawClient(served):
         crowd = [served.connect() for _ in range(150)]
         until(lambda: served.service.counters.refusals["connections"] == 150, what="150 refusals")
-        assert len(served.service._refused) <= 100
-        until(lambda: not served.service._refused, what="the end of the crowd")
+        assert len(served.service._bound.refused) <= 100
+        until(lambda: not served.service._bound.refused, what="the end of the crowd")
         for each in crowd:
             each.close()
 
