@@ -18,6 +18,7 @@ import click
 
 from canal_ha import logs
 from canal_ha.cli.access import first_line
+from canal_ha.cli.data_login import ClientLogin, not_sent
 from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.refused import explained
 from canal_ha.cli.zookeeper_options import zookeeper_options
@@ -30,9 +31,10 @@ from canal_ha.client.rows import rows_of
 from canal_ha.client.tls import client_tls
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled, has_placeholder
-from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
+from canal_ha.errors import ConnectionLost, ConnectorStopped, NodeUnreachable, ServerRefused
 from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
 from canal_ha.wire.client_session import END_OF_RANGE
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 DEFAULT_PORT = 11111
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
@@ -262,6 +264,8 @@ def command(
         raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
     connector: Connector
     secured = client_tls(on=tls, ca_file=tls_ca, cert_file=tls_cert, key_file=tls_key, server_name=tls_name)
+    if zk:
+        _check_named(zk, zk_access, destination, ClientLogin(user, password, secured))
     exact = form == "json"  # `pretty` shows what canal's example client shows
     if zk or len(servers) > 1 or (retry and start):
         logs.to_stderr()
@@ -328,6 +332,22 @@ def follow_with_retries(follower: Follower) -> None:
             click.echo(f"canal-ha: {error}; retrying", err=True)
         pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)
         time.sleep(pause_s)
+
+
+def _check_named(zk: str, access: ZooKeeperAccess, destination: str, login: ClientLogin) -> None:
+    """Raise NodeUnreachable if a stranger could name the nodes that get the login.
+
+    zk: ZooKeeper servers.
+    access: how to reach them, and as whom.
+    destination: its name.
+    login: of an account.
+    """
+    if login.safe_anywhere:
+        return
+    with BlockingZnodes(zk, access) as znodes:
+        if open_paths := login.open_paths(znodes, destination):
+            text = not_sent(f"the nodes of {destination}", open_paths)
+            raise NodeUnreachable(f"{text}, or name the nodes yourself with --server")
 
 
 def secret(password: str) -> str:

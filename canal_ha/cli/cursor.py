@@ -16,7 +16,8 @@ import click
 from canal_ha.admin.address_file import read_address
 from canal_ha.cli.access import first_line, login_options
 from canal_ha.cli.configured import configured
-from canal_ha.cli.cursor_node import ClientLogin, OwningNode, owner_of
+from canal_ha.cli.cursor_node import OwningNode, owner_of
+from canal_ha.cli.data_login import ClientLogin
 from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.tls import client_tls

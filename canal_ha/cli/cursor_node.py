@@ -4,34 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from canal_ha.cli.data_login import ClientLogin, not_sent
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
-from canal_ha.client.tls import ClientTls
 from canal_ha.errors import CanalError, NodeUnreachable, PositionLost, ServerRefused
-from canal_ha.model.excerpt import some
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 ASK_MS = 10_000
 _LOST = "does not exist"  # a node's text for a position that its source does not have
-
-
-@dataclass(frozen=True, slots=True)
-class ClientLogin:
-    """How to log in at the data port.
-
-    user, password: of an account; "" for none.
-    tls: TLS to the node; None for none.
-    """
-
-    user: str = ""
-    password: str = ""
-    tls: ClientTls | None = None
-
-    @property
-    def safe_anywhere(self) -> bool:
-        """Whether it may go to an address that a stranger named; only a certificate tells that it is a node."""
-        return not self.user or bool(self.tls and self.tls.ca_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +57,7 @@ class OwningNode:
 
     def _connector(self, client_id: int) -> SimpleConnector:
         if self.open_paths:
-            raise NodeUnreachable(
-                f"the login was not sent to {self.address}, because everybody may change {some(self.open_paths)} in"
-                " ZooKeeper: run zk/acl.sh, or use TLS and give --tls-ca"
-            )
+            raise NodeUnreachable(not_sent(self.address, self.open_paths))
         return SimpleConnector(
             *split_address(self.address),
             self.destination,
@@ -98,6 +76,5 @@ def owner_of(znodes: BlockingZnodes, destination: str, login: ClientLogin) -> Ow
     node = znodes.get(path)
     if node is None:
         return None
-    named_by = (tree.ROOT, tree.DESTINATIONS, tree.destination(destination), path)
-    open_paths = () if login.safe_anywhere else znodes.open_to_all(named_by)
+    open_paths = login.open_paths(znodes, destination)
     return OwningNode(tree.RunningData.from_bytes(node.data).address, destination, login, open_paths)

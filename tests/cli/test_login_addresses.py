@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import OPEN, BlockingZnodes
 from lab import ZooKeeper
 from lab.certificates import Authority
+from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 
 LOGIN = HttpAccess("boss", "geheim")
@@ -139,3 +141,40 @@ def test_a_data_port_that_anybody_can_write_into_zookeeper_gets_no_login(
         assert moved.exit_code == 0, moved.output
         assert ("not sent" in moved.output) == (not connections)
         assert len(got) == 2 * connections
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("znodes_of", "logged_in", "tls", "connects"),
+    [
+        (OPEN, True, False, False),
+        (OPEN, False, False, True),
+        (ZooKeeperAccess("u:p"), True, False, True),
+        (OPEN, True, True, True),
+    ],
+    ids=["open", "open, without a login", "of an account", "open, with TLS"],
+)
+def test_a_reader_sends_no_login_to_a_node_that_anybody_can_write_into_zookeeper(
+    zookeeper: ZooKeeper,
+    znodes_of: ZooKeeperAccess,
+    logged_in: bool,
+    tls: bool,
+    connects: bool,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    """`canal-ha client --zk` sent it to any address. It ends with the reason and names `--server`."""
+    hosts = f"{zookeeper.hosts}/{database}"
+    (tmp_path / "password").write_text("geheim\n")
+    (tmp_path / "zookeeper").write_text("u:p\n")
+    options = ["client", "--zk", hosts, "--destination", "example", "--idle-exit", "3"]
+    options += ["--zk-auth-file", str(tmp_path / "zookeeper")] if znodes_of is not OPEN else []
+    options += ["--user", "boss", "--password-file", str(tmp_path / "password")] if logged_in else []
+    options += ["--tls-ca", str(Authority(tmp_path).file)] if tls else []
+    with BlockingZnodes(hosts, znodes_of, read_only=False) as znodes, accepting() as (address, got):
+        znodes.ensure(tree.destination("example"))
+        znodes.transaction([Create(tree.running("example"), tree.RunningData(address).to_bytes(), ephemeral=True)])
+        ended = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=60, check=False)
+    assert bool(got) == connects, ended.stderr
+    assert ("the login was not sent to the nodes of example" in ended.stderr) == (not connects), ended.stderr
+    assert ("with --server" in ended.stderr) == (not connects)
