@@ -16,7 +16,7 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.junction import Junction
-from canal_ha.source.snapshot.result_set import RawRows, read_rows
+from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from lab import MySQL, SqlServer
@@ -302,7 +302,7 @@ class Between:
         self.reads = 0
         self.threads: list[threading.Thread] = []
 
-        def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
+        def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
             self.reads += 1
             if before and self.reads == at:
                 self._run(server, statements)
@@ -377,7 +377,7 @@ def test_rows_that_change_between_two_pieces_of_a_chunk_are_left_out(
     puts: list[Reached] = []
     put = Junction.put
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
         rows = read_rows(session, sql, most_bytes, memory)
         counts.append(rows.count)
         return rows
@@ -609,7 +609,7 @@ def test_a_column_that_is_gone_before_the_select_ends_no_snapshot(
     table = filled(source_server, database, 9)
     reads: list[str] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
         reads.append(sql)
         if len(reads) == 2:
             session.query("ROLLBACK")  # MariaDB's view of the table
@@ -707,7 +707,7 @@ def test_the_connection_of_the_snapshot_is_killed(
     table = filled(source_server, database, 30)
     killed: list[int] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
         if not killed and "`id` > 6" in sql:
             killed.append(int(session.query("SELECT CONNECTION_ID() AS id")[0]["id"]))
             source_server.execute(f"KILL {killed[0]}")

@@ -7,7 +7,7 @@ import pytest
 from canal_ha.config.model import SnapshotLimits
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.snapshot.result_set import RawRows, read_rows
+from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from lab import SqlServer
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.node.test_snapshot import KEYS, READ_ROWS, Between, filled, ids
@@ -145,7 +145,7 @@ def test_one_of_the_connections_is_killed(
     table = filled(source_server, database, 60)
     killed: list[int] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: bytearray) -> RawRows:
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
         if not killed and "`id` > 30" in sql and "LIMIT 3" in sql:
             killed.append(int(session.query("SELECT CONNECTION_ID() AS id")[0]["id"]))
             source_server.execute(f"KILL {killed[0]}")

@@ -330,6 +330,9 @@ class Grouping:
             taken.buffers = self.buffers
             self.out = self.buffers.take()
             p.truncate(self.out, 0)
+            if self.whole:  # the next transaction is as large
+                p.reserve(self.out, size - (size >> 2))  # growth takes half as much again
+                p.truncate(self.out, 0)
             p.put(self.out, taken.out[size:])
             p.truncate(taken.out, size)
         else:

@@ -42,6 +42,16 @@ def empty(out: bytearray) -> None:
     p.truncate(out, 0)
 
 
+def widen(out: bytearray, size: int) -> None:
+    """Append so many bytes of any content; a compiled build does not touch them."""
+    p.reserve(out, size)
+
+
+def append(out: bytearray, data: bytes) -> None:
+    """Append, and keep the memory: `+=` gives it back if less than half of it is in use."""
+    p.put(out, data)
+
+
 class RowPackets:
     """Finds the rows of a result set in its packets, while they come.
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
 from pymysql.constants import COMMAND
 
 from canal_ha.decode.kernel import images
+from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.session import SourceSession
 
 _RECEIVE_BYTES = 1 << 18
-_GROWTH_BYTES = 1 << 20  # of the memory at a time, at most
 _KEPT_BYTES = 8 << 20  # of the memory, for the next rows
 _MARK_BYTES = 1 << 16  # between places where rows can be parted
 _HEADER = 4
@@ -53,13 +53,25 @@ class _Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class RowMemory:
+    """The memory of one connection for the rows of its results, one after the other. A thread at a time uses it.
+
+    rows: grows; its content does not matter.
+    pieces: for pieces of the rows.
+    """
+
+    rows: bytearray = field(default_factory=bytearray)
+    pieces: Landing = field(default_factory=Landing)
+
+
+@dataclass(frozen=True, slots=True)
 class RawRows:
     """Rows of a result set. Their memory is used again when the next rows of the connection are taken.
 
     complete: whether these are all rows of the result.
     """
 
-    _data: bytearray
+    _memory: RowMemory
     _marks: tuple[_Mark, ...]  # the last one is behind all rows
     complete: bool
 
@@ -84,8 +96,9 @@ class RawRows:
         while at < len(marks):
             at = min(bisect_left(marks, before.size + size(), at, key=lambda mark: mark.size), len(marks) - 1)
             mark = marks[at]
-            with memoryview(self._data) as view:
-                packets = bytes(view[before.size : mark.size])
+            with memoryview(self._memory.rows) as view, self._memory.pieces.begin(mark.size - before.size) as room:
+                room[:] = view[before.size : mark.size]
+            packets = self._memory.pieces.finish()
             yield RowPiece(packets, before.count, mark.count - before.count, mark.last - before.size)
             before, at = mark, at + 1
 
@@ -97,8 +110,8 @@ class RowStream:
     and PyMySQL's own errors for the server's.
     """
 
-    def __init__(self, session: SourceSession, sql: str, memory: bytearray | None = None) -> None:
-        """Run the SELECT. memory: for the rows; it grows, and its content does not matter."""
+    def __init__(self, session: SourceSession, sql: str, memory: RowMemory | None = None) -> None:
+        """Run the SELECT. memory: for the rows; new memory by default."""
         connection: Any = session.connection
         connection._execute_command(COMMAND.COM_QUERY, sql)
         columns = connection._read_packet()
@@ -110,7 +123,8 @@ class RowStream:
         self._session = session
         self._rfile = connection._rfile
         self._first = True
-        self._data = bytearray() if memory is None else memory
+        self._memory = memory or RowMemory()
+        self._data = self._memory.rows
         del self._data[_KEPT_BYTES:]
         self._taken = self._stop = 0  # what was received and not taken yet lies between these
 
@@ -135,14 +149,14 @@ class RowStream:
                 marks.append(_Mark(found.started, found.count, found.last))
             if ends:
                 self._taken = found.started
-                return RawRows(data, tuple(marks), complete=state == images.END)
+                return RawRows(self._memory, tuple(marks), complete=state == images.END)
             self._receive()
 
     def _receive(self) -> None:
         """Receive at least one byte behind the others."""
         data = self._data
         if len(data) - self._stop < _RECEIVE_BYTES:
-            data += bytes(min(max(len(data), _RECEIVE_BYTES), _GROWTH_BYTES))
+            images.widen(data, _RECEIVE_BYTES)
         with memoryview(data)[self._stop :] as room:
             self._stop += _received(self._session, self._buffered if self._first else self._rfile.readinto1, room)
         self._first = False
@@ -154,7 +168,7 @@ class RowStream:
         return len(data)
 
 
-def read_rows(session: SourceSession, sql: str, most_bytes: int, memory: bytearray | None = None) -> RawRows:
+def read_rows(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory | None = None) -> RawRows:
     """Run a SELECT and return its rows; stop behind the row that exceeds `most_bytes`. See RowStream."""
     return RowStream(session, sql, memory).take(most_bytes)
 

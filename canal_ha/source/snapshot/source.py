@@ -24,7 +24,7 @@ from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.middle import Middle
-from canal_ha.source.snapshot.result_set import RawRows, read_rows
+from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
 
@@ -135,7 +135,7 @@ class SnapshotSource:
         self.way = visibility(self._session, self.server)
         self._checked: LogPosition | None = None
         self._had: Reached | None = None  # the end of the binlog behind `check`
-        self._memory = bytearray()  # of the rows
+        self._memory = RowMemory()
 
     def _prepare(self) -> None:
         session = self._session

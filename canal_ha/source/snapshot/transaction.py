@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.kernel import images, kinds
+from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.decode.kernel.primitives import Broken, varint
 from canal_ha.decode.plans import text_field
 from canal_ha.decode.table_map import table_map_body
@@ -53,6 +54,7 @@ class SnapshotTransactions:
         self._decoder: Decoder | None = None
         self._buffers = buffers or Buffers()
         self._events = bytearray()  # of the last segment, for their memory
+        self._landing = Landing()
         pair = text_field(0x0A, SNAPSHOT_PROP) + text_field(0x12, snapshot)
         self._property = bytes([_PROPS_TAG]) + varint(len(pair)) + pair
         width = len(table.table_map.types)
@@ -81,7 +83,7 @@ class SnapshotTransactions:
         if self._decoder is None:
             bodies.insert(0, (kinds.FORMAT_DESCRIPTION, _format_description(self._table.table_map.mariadb)))
         for kind, body in bodies:
-            events += header(kind, len(body)) + body
+            images.append(events, header(kind, len(body)) + body)
         rows_head = header(kinds.WRITE_ROWS, 0) + self._rows_head
         try:
             count = self._table.images.events(rows, tuple(skip), rows_head, EVENT_BYTES, events)
@@ -92,7 +94,7 @@ class SnapshotTransactions:
             ) from error
         if not count:
             return None
-        events += header(kinds.XID, 8) + bytes(8)
+        images.append(events, header(kinds.XID, 8) + bytes(8))
         return self._decoded(events, place)
 
     def _decoded(self, events: bytearray, place: LogPosition) -> Segment | None:
@@ -103,7 +105,9 @@ class SnapshotTransactions:
             decoder.read_snapshot(self._property, self._buffers)
         else:
             decoder.go_to(place.journal, place.offset, place.gtid or None)
-        segments = [output for output in decoder.feed_file(events) if isinstance(output, Segment)]
+        with self._landing.begin(len(events)) as room:
+            room[:] = events
+        segments = [output for output in decoder.feed_file(self._landing.finish()) if isinstance(output, Segment)]
         self._decoder = decoder
         if not segments:
             return None

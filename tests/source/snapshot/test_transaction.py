@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from canal_ha.config.model import DecodeOptions
+from canal_ha.decode.kernel import BUILD
 from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.entry import SNAPSHOT_PROP
@@ -154,6 +157,24 @@ def test_segments_at_several_places() -> None:
     assert elsewhere is not None
     names = [entry.Entry.FromString(raw).header.logfileName for raw in elsewhere.entries()]
     assert [elsewhere.journal, *names] == ["mysql-bin.000002"] * 4
+
+
+@pytest.mark.skipif(BUILD == "interpreted", reason="the compiled kernel alone uses memory again")
+def test_pieces_of_a_snapshot_use_memory_again() -> None:
+    """On a thread of a connection, a piece gets no memory from the system: that costs as much as decoding the rows."""
+    made = transactions()
+    packets = b"".join(packet(b"%d" % number, b"x" * 200) for number in range(2500))
+
+    def new_pages() -> int:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        segment = made.segment(packets, PLACE)
+        assert segment is not None
+        segment.recycle()
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+    with ThreadPoolExecutor(1) as thread:
+        counts = [thread.submit(new_pages).result() for _ in range(20)]
+    assert sorted(counts)[10] < 16, counts  # a piece has 130 pages of rows
 
 
 @pytest.mark.parametrize(
