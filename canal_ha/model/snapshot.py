@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -122,7 +122,8 @@ class SnapshotState:
 
         Raises ValueError beyond MOST_CHARACTERS, `error` not counted.
         """
-        facts = {**asdict(self), "phase": self.phase.value}
+        facts = {name: getattr(self, name) for name in _FIELDS}  # asdict takes 20 times as long, for every chunk
+        facts |= {"phase": self.phase.value, "ranges": [_facts_of(each) for each in self.ranges]}
         if all(each == SnapshotRange(self.table, each.after) for each in self.ranges) and len(self.ranges) < 2:
             facts |= {"ranges": (), "key": [text for each in self.ranges for text in each.after]}
         facts = {name: value for name, value in facts.items() if value or name not in _LEFT_OUT}
@@ -204,6 +205,9 @@ class SnapshotState:
     def ended(self, phase: SnapshotPhase, at_ms: int, error: str = "") -> SnapshotState:
         """Return the state after the end."""
         return replace(self, phase=phase, ended_ms=at_ms, error=error)
+
+
+_FIELDS = tuple(each.name for each in fields(SnapshotState))
 
 
 class SnapshotAction(Enum):
@@ -384,6 +388,10 @@ def _texts(value: Any) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in value):
         raise TypeError("a list of texts is expected")
     return tuple(value)
+
+
+def _facts_of(each: SnapshotRange) -> dict[str, Any]:
+    return {"table": each.table, "after": each.after, "until": each.until}
 
 
 def _range(value: Any) -> SnapshotRange:
