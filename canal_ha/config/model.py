@@ -209,11 +209,8 @@ class SnapshotLimits:
     select_s: float = 0.0
 
     def within(self, ring_bytes: int) -> SnapshotLimits:
-        """Return the limits for a ring: a chunk takes a quarter of it at most, so that changes find room beside it.
-
-        The chunks of several connections together take half of it.
-        """
-        share = ring_bytes // max(4, 2 * self.connections)
+        """Return the limits for a ring: a chunk is a quarter of it at most, and all connections' together as large."""
+        share = ring_bytes // max(4, self.connections)
         return replace(self, bytes_most=max(1, min(self.bytes_most, share)))
 
     @property

@@ -140,13 +140,14 @@ class SnapshotReader:
 
     def _run(self) -> None:
         source: SnapshotSource | None = None
+        table: _KnownTable | None = None
         backoff = Backoff(self._random)
         try:
             while part := self._progress.take():
                 chunks = part.chunks
                 try:
                     source = source or self._connected()
-                    self._read(source, part)
+                    table = self._read(source, part, table)
                     backoff.reset()
                     continue
                 except (_ReaderStopped, RingClosed):
@@ -166,7 +167,7 @@ class SnapshotReader:
                     return
                 if source:
                     source.close()
-                    source = None
+                    source = table = None
                 if part.chunks != chunks:
                     backoff.reset()
                 delay_s = backoff.delay_s()
@@ -186,44 +187,53 @@ class SnapshotReader:
         self._progress.count(lambda: sum(source.estimate(*_names(table)) for table in tables))
         return source
 
-    def _read(self, source: SnapshotSource, part: SnapshotPart) -> None:
-        """Read a part to its end."""
+    def _read(self, source: SnapshotSource, part: SnapshotPart, before: _KnownTable | None) -> _KnownTable | None:
+        """Read a part to its end.
+
+        before: what this returned for the last part that this connection has read.
+        """
         tables = self._progress.state.tables
         if part.range.table == len(tables):
             self._finish(source)
-            return
+            return None
         name = tables[part.range.table]
-        limits = self._limits
-        if source.way is Visibility.LOCKING_READ:
-            limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
-        target = self._target(source, name)
-        transactions = self._transactions(source, target)
-        pace = Pace(limits, target.size_bytes // target.count if target.count else 0)
+        table = before if before and before.name == name else self._looked_at(source, name)
+        pace = table.pace
         whole = False  # the part is too small to be split
         while self._progress.holds(part):
-            if target.key is None:
+            target, key = table.target, table.target.key
+            if key is None:
                 self._read_alone(source, target, part)
-                return
+                return None
             self._progress.read_beside_others(part)
-            if not all(target.key.continues(key) for key in (part.range.after, part.range.until) if key):
+            if not all(key.continues(texts) for texts in (part.range.after, part.range.until) if texts):
                 self._progress.begin_again(part)
-                return
+                return None
             try:
                 if not whole and self._progress.wanted:
                     middle = source.middle(target, part.range, pace.rows)
                     whole = middle is None or not self._progress.split(part, middle)
-                self._read_chunk(source, target, target.key, transactions, part, pace)
+                self._read_chunk(source, target, key, table.transactions, part, pace)
             except TableChanged:
-                target = self._target(source, name)
-                transactions = self._transactions(source, target)
+                table = self._looked_at(source, name, pace)
             except _Unclear:
                 pace.too_long()  # rows that nobody changes meanwhile come in a smaller chunk
             except SelectTooLong as error:
                 if not pace.too_long():
                     raise SnapshotRefused(
-                        f"{name}: the SELECT of one row takes longer than {limits.select_s:g} s"
+                        f"{name}: the SELECT of one row takes longer than {self._limits.select_s:g} s"
                         " (canal.instance.snapshot.executionTime)"
                     ) from error
+        return table
+
+    def _looked_at(self, source: SnapshotSource, name: str, pace: Pace | None = None) -> _KnownTable:
+        """Return a table as it is now. pace: that of the chunks before; a new one by default."""
+        limits = self._limits
+        if source.way is Visibility.LOCKING_READ:
+            limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
+        target = self._target(source, name)
+        pace = pace or Pace(limits, target.size_bytes // target.count if target.count else 0)
+        return _KnownTable(name, target, self._transactions(source, target), pace)
 
     def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: SnapshotPart) -> None:
         """Read a table without a key, if no other one is being read."""
@@ -407,6 +417,16 @@ class SnapshotReader:
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds) if seconds else self._stopping.is_set():
             raise _ReaderStopped
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownTable:
+    """What a connection knows of the table that it reads. A source tells if the target is no longer true."""
+
+    name: str
+    target: SnapshotTarget
+    transactions: SnapshotTransactions
+    pace: Pace
 
 
 class _Chunk:
