@@ -143,6 +143,7 @@ if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long -rs --durations=5 tests/long'
     step chaos 3 python -m lab.chaos --seed "$(date +%j)" --minutes 1.5
     step exactness 8 python -m lab.exactness --seed "$(date +%j)"
+    step parallel 4 python -m lab.exactness --seed "$(date +%j)" --connections 4 --mode gtid
     step unsafe 3 python -m lab.exactness --unsafe-watermark --faults 0 --chunks 60
     step hostile 20 python -m lab.hostile
     step simulation 60 python -m lab.simulation --seeds 100000 --start 2000

@@ -15,6 +15,7 @@ from lab.exactness.run import run, table
 from lab.exactness.stage import Plan, Stage
 
 SHOWN = 20
+CONNECTIONS_MOST = 4  # with more, a chunk of the small ring has too few rows
 
 
 def main() -> int:
@@ -30,6 +31,7 @@ def main() -> int:
         " the same with the right to ask performance_schema.log_status",
     )
     parser.add_argument("--chunks", type=int, default=300, help="about how many a table has (default: 300)")
+    parser.add_argument("--connections", type=int, default=1, help="that read the table side by side (default: 1)")
     parser.add_argument("--faults", type=int, default=6, help="at least one is a switch of the source (default: 6)")
     parser.add_argument("--seed", type=int, default=1, help="of faults, writers and clients (default: 1)")
     parser.add_argument(
@@ -41,9 +43,19 @@ def main() -> int:
     options = parser.parse_args()
     if options.chunks < 20 or options.faults < 0:
         parser.error("--chunks: at least 20; --faults: at least 0")
+    if not 1 <= options.connections <= CONNECTIONS_MOST:
+        parser.error(f"--connections: 1 to {CONNECTIONS_MOST}")
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the sessions of killed nodes end
     plans = [
-        Plan(database, mode, options.chunks, options.faults, options.seed, unsafe=options.unsafe_watermark)
+        Plan(
+            database,
+            mode,
+            options.chunks,
+            options.faults,
+            options.seed,
+            unsafe=options.unsafe_watermark,
+            connections=options.connections,
+        )
         for database in options.database
         for mode in options.mode
         if database == "mysql" or mode != "log-status"
@@ -54,7 +66,7 @@ def main() -> int:
 
 def _good(plan: Plan, keep: Path | None) -> bool:
     """Run and print; return whether no promise is broken, or with an unsafe watermark, whether one is."""
-    print(f"{plan.database}, {plan.mode}, seed {plan.seed}", flush=True)
+    print(f"{plan.database}, {plan.mode}, seed {plan.seed}, connections: {plan.connections}", flush=True)
     with Stage(plan) as stage:
         try:
             result = run(stage, lambda line: print(line, flush=True))

@@ -20,9 +20,15 @@ Fault = Callable[[Stage, random.Random], None]
 
 @dataclass(slots=True)
 class Result:
-    """What a run has shown. seconds: that the snapshot took. stuck: why the run ended early; "" if it did not."""
+    """What a run has shown.
+
+    parts: of the table that were read side by side, as cursors tell it.
+    seconds: that the snapshot took.
+    stuck: why the run ended early; "" if it did not.
+    """
 
     chunks: int = 0
+    parts: int = 0
     commits: int = 0
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
@@ -35,6 +41,8 @@ class Result:
         found = [f"stuck: {self.stuck}"] if self.stuck else []
         if not self.stuck and self.chunks < plan.chunks * 0.8:
             found.append(f"the snapshot had {self.chunks} chunks, of about {plan.chunks}")
+        if not self.stuck and plan.connections > 1 and self.parts < 2:
+            found.append(f"{plan.connections} connections never read side by side")
         found += [f"difference: {line}" for line in self.differences]
         found += [f"older row: {line}" for line in self.verdict.older]
         found += [f"newer row: {line}" for line in self.verdict.ahead]
@@ -110,7 +118,7 @@ def run(stage: Stage, say: Callable[[str], None]) -> Result:
     plan, result, began = stage.plan, Result(), time.monotonic()
     try:
         for number, (share, kind) in enumerate(schedule(plan)):
-            _reached(stage, round(share * plan.keys))
+            _reached(stage, share)
             say(f"[{time.monotonic() - began:4.0f} s] {share:4.0%}: {kind}")
             FAULTS[kind](stage, random.Random(f"fault {plan.seed} {number}"))
             result.faults[kind] += 1
@@ -120,15 +128,15 @@ def run(stage: Stage, say: Callable[[str], None]) -> Result:
         result.differences = stage.differences()
     except AssertionError as error:
         result.stuck = f"{error}\n{stage.describe()}"
-    result.commits = stage.writers.commits
+    result.commits, result.parts = stage.writers.commits, stage.parts
     stage.kill_client()
     result.verdict = judge(stage.copy.applied())
     return result
 
 
-def _reached(stage: Stage, key: int) -> None:
-    """Wait until the copy has rows of the snapshot up to this key."""
-    _progress(stage, lambda: stage.copy.front() >= key, f"the snapshot's row {key}")
+def _reached(stage: Stage, share: float) -> None:
+    """Wait until the client has this share of the table."""
+    _progress(stage, lambda: stage.share() >= share, f"{share:.0%} of the snapshot")
 
 
 def _finished(stage: Stage) -> int:
@@ -169,6 +177,7 @@ def table(result: Result) -> str:
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(result.faults.items())) or "none"
     rows = [
         ("chunks", f"{result.chunks} in {result.seconds:.0f} s"),
+        ("parts side by side", f"{result.parts}"),
         ("faults", faults),
         ("commits", f"{result.commits}"),
         ("changes of the binlog", f"{verdict.changes}, {verdict.repeated} came again"),

@@ -66,6 +66,7 @@ class Plan:
     faults: how many there are; at least one of them is a switch of the source.
     seed: of faults, writers and clients.
     unsafe: the nodes' snapshots do not wait until a SELECT sees what the stream has brought.
+    connections: that read the table side by side.
     """
 
     database: Literal["mysql", "mariadb"]
@@ -74,6 +75,7 @@ class Plan:
     faults: int
     seed: int
     unsafe: bool = False
+    connections: int = 1
 
     @property
     def keys(self) -> int:
@@ -87,7 +89,10 @@ class _UnsafeNode(Node):
 
 
 class Stage(Staged):
-    """When the block begins, everything runs: the client has subscribed, and rows are written."""
+    """When the block begins, everything runs: the client has subscribed, and rows are written.
+
+    parts: of the table that were read side by side, of all that `snapshot` has seen.
+    """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -102,6 +107,7 @@ class Stage(Staged):
         self.zookeeper = ZooKeeper()
         self.writers = Writers(self.source.primary, plan.keys, self._near, plan.seed)
         self.nodes: list[Node] = []
+        self.parts = 0
         self._client: subprocess.Popen[Any] | None = None
         self._clients = 0
         self._operator: KazooClient
@@ -147,6 +153,7 @@ class Stage(Staged):
             "canal.instance.master.address": primary,
             "canal.instance.standby.address": standby,
             "canal.instance.gtidon": str(self.plan.mode == "gtid").lower(),
+            "canal.instance.snapshot.connections": str(self.plan.connections),
         }
         kind = _UnsafeNode if self.plan.unsafe else Node
         return kind(
@@ -205,7 +212,16 @@ class Stage(Staged):
             data, _ = self._operator.get(tree.cursor(DESTINATION, CLIENT_ID))
         except NoNodeError:
             return None
-        return SnapshotState.from_text(LogPosition.from_json(data.decode()).snapshot)
+        state = SnapshotState.from_text(LogPosition.from_json(data.decode()).snapshot)
+        self.parts = max(self.parts, len(state.ranges) if state else 0)
+        return state
+
+    def share(self) -> float:
+        """Return about which share of the table the client has, while the snapshot is read."""
+        if self.plan.connections == 1:
+            return self.copy.front() / self.plan.keys
+        state = self.snapshot()  # the newest row says nothing: it is of one part of several
+        return state.rows / (self.plan.keys * 7 / 8) if state else 0.0
 
     def check(self) -> None:
         """Raise AssertionError if a writer or the client has ended by itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,16 @@ def test_changes_that_come_again_leave_none_out() -> None:
 
 
 def test_every_finding_breaks_the_run() -> None:
-    """So do too few chunks, and an early end."""
+    """So do too few chunks, an early end, and connections that wait for each other."""
     good = Result(chunks=100)
     assert not good.broken(PLAN)
     assert Result(chunks=50).broken(PLAN)
     assert Result(stuck="no owner").broken(PLAN)
     assert Result(chunks=100, differences=["key 1"]).broken(PLAN)
     assert Result(chunks=100, verdict=judge([UPDATED, read(7, 1)])).broken(PLAN)
+    four = replace(PLAN, connections=4)
+    assert not Result(chunks=100, parts=2).broken(four)
+    assert Result(chunks=100, parts=1).broken(four)
 
 
 # ---- the copy
