@@ -22,6 +22,7 @@ from canal_ha.source.connection.session import SourceSession
 _RECEIVE_BYTES = 1 << 18
 _KEPT_BYTES = 8 << 20  # of the memory, for the next rows
 _MARK_BYTES = 1 << 16  # between places where rows can be parted
+_SCANNED_BYTES = 1 << 15  # at a time: megabytes can come at once, and rows have to be parted in between
 _HEADER = 4
 _NULL = 0xFB
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
@@ -138,11 +139,14 @@ class RowStream:
         self._stop -= self._taken
         found = images.RowPackets()
         marks: list[_Mark] = []
+        scanned = 0
         while True:
-            state = found.scan(data, self._stop, most_rows)
+            scanned = min(scanned + _SCANNED_BYTES, self._stop)
+            state = found.scan(data, scanned, most_rows)
             if state == images.ERROR:
                 pymysql.err.raise_mysql_exception(bytes(data[found.at + _HEADER : self._stop]))
-            full = found.count > 0 and (found.count == most_rows or found.started > most_bytes)
+            left = scanned < self._stop
+            full = found.count > 0 and (found.count == most_rows or (found.started > most_bytes and not left))
             ends = full or state == images.END
             behind = found.started - (marks[-1].size if marks else 0)
             if behind >= _MARK_BYTES or (ends and (behind or not marks)):
@@ -150,7 +154,8 @@ class RowStream:
             if ends:
                 self._taken = found.started
                 return RawRows(self._memory, tuple(marks), complete=state == images.END)
-            self._receive()
+            if not left:
+                self._receive()
 
     def _receive(self) -> None:
         """Receive at least one byte behind the others."""
