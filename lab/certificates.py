@@ -1,4 +1,4 @@
-"""An authority that signs certificates for tests."""
+"""An authority that signs certificates for tests. They pass the strict checks that are Python's default since 3.13."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from cryptography.x509.oid import NameOID
 
 from lab.ports import LOOPBACK
 
+_MAY_SIGN = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 class Authority:
     """Writes PEM files below a directory; `file` has its own certificate."""
@@ -22,7 +34,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         self.file = directory / f"{name}.pem"
-        made = self._signed(name, self._key, x509.BasicConstraints(ca=True, path_length=0))
+        made = self._signed(name, self._key, [x509.BasicConstraints(ca=True, path_length=0), _MAY_SIGN])
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, name: str, file: str = "", days: float = 60) -> Path:
@@ -34,17 +46,18 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(LOOPBACK))])
-        made = self._signed(name, key, names, days)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        made = self._signed(name, key, [names, issuer], days)
         path = self._directory / f"{file or name}.pem"
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem))
         return path
 
     def _signed(
-        self, name: str, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType, days: float = 60
+        self, name: str, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType], days: float = 60
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        return (
+        unsigned = (
             x509.CertificateBuilder()
             .subject_name(_name(name))
             .issuer_name(self._name)
@@ -52,9 +65,11 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=2))
             .not_valid_after(now + timedelta(days=days))
-            .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-            .sign(self._key, hashes.SHA256())
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
+        for extension in extensions:
+            unsigned = unsigned.add_extension(extension, isinstance(extension, x509.BasicConstraints | x509.KeyUsage))
+        return unsigned.sign(self._key, hashes.SHA256())
 
 
 def _name(name: str) -> x509.Name:
