@@ -150,7 +150,8 @@ if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step mutants 30 python -m lab.mutants
     step differential 60 python -m lab.differential --statements 20000
 fi
-step speed 2 python -m bench.small
+# Both run, also if the first one fails.
+step speed 2 bash -c 'python -m bench.small; small=$?; python -m bench.before && exit "$small"'
 [[ -z ${CANAL_HA_LONG:-} ]] || step fuzz 10 bash deploy/fuzz.sh
 
 report
