@@ -34,6 +34,7 @@ MATCH_LIMIT_S = 1.0  # for one name and one of the server's lists that RE2 canno
 
 _CLOSING = {"}": "{", "]": "[", ")": "("}
 _FUZZY = re.compile(r"(?<!\\)\{[^0-9,}]")  # `regex` reads a{e} as `a with errors`; Python reads four characters
+_NEWER_END = re.compile(r"(?<!\\)(?:\\\\)*\\z")  # Python knows it since 3.14; all nodes must read a list alike
 _TOO_LARGE = ("too large", "invalid repetition size", "nest")  # parts of RE2's messages
 _EVERY_TABLE = ("*", "*.*", r"*\.*")  # as in a shell
 _FLAGS_ON = re.compile(r"\(\?[is]+\)")  # flags that are always on
@@ -228,6 +229,8 @@ def _limited(text: str) -> Match:
         for item in items:
             if _FUZZY.search(item):
                 raise FilterInvalid(rf"table filter {item!r}: write \{{ for a literal brace")
+            if _NEWER_END.search(item):
+                raise FilterInvalid(rf"table filter {item!r}: write \Z, not \z, for the very end of the name")
             _checked(item, _anchored(item))
         joined = join_items(text)
         _checked(text, joined)  # a group name that two items use is not the fault of one item
