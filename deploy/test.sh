@@ -149,6 +149,7 @@ if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step simulation 60 python -m lab.simulation --seeds 100000 --start 2000
     step mutants 30 python -m lab.mutants
     step differential 60 python -m lab.differential --statements 20000
+    step pythons 60 bash deploy/pythons.sh
 fi
 # Both run, also if the first one fails.
 step speed 2 bash -c 'python -m bench.small; small=$?; python -m bench.before && exit "$small"'
