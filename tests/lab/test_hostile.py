@@ -61,6 +61,6 @@ def test_an_account_with_a_right_too_many_is_noticed(stage: Stage) -> None:
     def thief() -> bool:
         assault = Assault(stage, stage.owner, SCALE, seed=1)
         requests.theft(assault)
-        return "insider may send UNSUBSCRIPTION" in assault.broken
+        return "insider may send SUBSCRIPTION" in assault.broken
 
     until(thief, what="a broken promise")  # the nodes read the file when it is a second old

@@ -134,13 +134,16 @@ def test_start_by_gtid_set(kind: type[SqlServer]) -> None:
         insert(server, "d", 1, 10)
         executed = server.gtid_set()
         server.execute("FLUSH BINARY LOGS")
+        before = server.position()
         end = view_of(server, gtid=executed, gtid_on=True).start(None)
-        assert (end.journal, end.offset) == server.position()
+        assert before <= (end.journal, end.offset) <= server.position()  # MariaDB adds a checkpoint by itself
         insert(server, "d", 20, 10)
         start = view_of(server, gtid=executed, gtid_on=True).start(None)
         assert start.gtid == executed
         assert rows_from(server, "d", start, 10) == [str(number) for number in range(20, 30)]
-        assert view_of(server, gtid=executed).start(None).offset == server.position()[1]
+        before = server.position()
+        end = view_of(server, gtid=executed).start(None)
+        assert before <= (end.journal, end.offset) <= server.position()
         purge(server)
         with pytest.raises(PositionLost, match="purged"):
             view_of(server, gtid=executed, gtid_on=True).start(None)
