@@ -168,11 +168,6 @@ class Embedded:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)
 
-    async def forget(self, identity: ClientIdentity) -> None:
-        """See Instance.forget. Raises NotRunningHere."""
-        instance = await self._instance(identity)
-        await instance.forget(identity.client_id, partial(self._connected, identity.destination, identity.client_id))
-
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
         return await (await self._instance(identity)).get(identity, request)

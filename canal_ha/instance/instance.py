@@ -331,18 +331,6 @@ class Instance:
         async with self._subscribing.of(identity.client_id):
             await self._remove(identity.client_id)
 
-    async def forget(self, client_id: int, connected: Callable[[], str]) -> None:
-        """Do what `unsubscribe` does, for somebody who is not the client.
-
-        client_id: the client's.
-        connected: see `delete_cursor`.
-        Raises ClientConnected, MetaWriteFailed.
-        """
-        async with self._subscribing.of(client_id):
-            if who := connected():
-                raise ClientConnected(self.config.destination, client_id, who)
-            await self._remove(client_id)
-
     async def _remove(self, client_id: int) -> None:
         self._check()
         stream = self._streams.pop(client_id, None)

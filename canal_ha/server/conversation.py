@@ -151,11 +151,6 @@ class Conversation:
         self._ending = True
         self._let_go()
 
-    def uses(self, destination: str, client_id: int) -> bool:
-        """Return whether the client has subscribed with this client id, or reads with it."""
-        identities = (self.subscribed, self.reading.identity if self.reading and not self.reading.private else None)
-        return any(each and (each.destination, each.client_id) == (destination, client_id) for each in identities)
-
     def client_gone(self) -> None:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
@@ -374,10 +369,7 @@ class Conversation:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
-                    if self.uses(identity.destination, identity.client_id):
-                        await destinations.unsubscribe(identity)
-                    else:
-                        await destinations.forget(identity)
+                    await destinations.unsubscribe(identity)
                     self._note("unsubscribe", identity)
         except CanalError as error:
             self._was_refused(request, error)

@@ -69,10 +69,7 @@ class Destinations(Protocol):
         """
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
-        """Delete the client, which asks for it."""
-
-    async def forget(self, identity: ClientIdentity) -> None:
-        """Delete the client for somebody else. Raises ClientConnected if a connection uses its client id."""
+        """Delete the client."""
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. The caller may cancel the wait."""

@@ -98,8 +98,10 @@ class CanalConnection(Protocol):
         return self._conversation.reading
 
     def uses(self, destination: str, client_id: int) -> bool:
-        """See Conversation.uses."""
-        return self._conversation.uses(destination, client_id)
+        """Return whether the client has subscribed with this client id, or reads with it."""
+        reading, subscribed = self._conversation.reading, self._conversation.subscribed
+        identities = (subscribed, reading.identity if reading and not reading.private else None)
+        return any(each and (each.destination, each.client_id) == (destination, client_id) for each in identities)
 
     @property
     def certified(self) -> Collection[str]:

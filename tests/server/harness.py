@@ -115,7 +115,7 @@ class Hurried:
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
         self.knows, self.era = inner.knows, inner.era
-        self.subscribe, self.unsubscribe, self.forget = inner.subscribe, inner.unsubscribe, inner.forget
+        self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:

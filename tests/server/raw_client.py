@@ -52,9 +52,6 @@ class RawClient:
     def subscribe(self, filter_text: str = "") -> None:
         self.write(pb.SUBSCRIPTION, pb.Sub(filter=filter_text, **self.names))
 
-    def unsubscribe(self) -> None:
-        self.write(pb.UNSUBSCRIPTION, pb.Unsub(**self.names))
-
     def get(self, timeout: int = -1, size: int = 1000, unit: int = 2) -> None:
         self.write(pb.GET, pb.Get(fetch_size=size, timeout=timeout, unit=unit, **self.names))
 

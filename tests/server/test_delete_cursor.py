@@ -57,33 +57,3 @@ def test_a_connection_with_another_client_id_keeps_no_cursor() -> None:
             assert other.refusal() == (0, "")
             deleted(served)
             assert set(served.durable().clients) == {1002}
-
-
-def test_nobody_else_unsubscribes_a_connected_client() -> None:
-    """An operator's command did, and the client that was reading subscribed again as a new one and missed rows."""
-    with Served() as served:
-        with RawClient(served) as client:
-            client.subscribe()
-            assert client.refusal() == (0, "")
-            before = served.meta.cursor(1001)
-            with RawClient(served) as operator:
-                operator.unsubscribe()
-                code, text = operator.refusal()
-                assert (code, f"client 1001 of example is in use by {LOOPBACK}" in text) == (400, True), text
-            assert served.meta.cursor(1001) == before
-        until(lambda: not served.service.counters.connections)
-        with RawClient(served) as operator:
-            operator.unsubscribe()
-            assert operator.refusal() == (0, "")
-        assert served.durable().clients == {}
-
-
-def test_a_client_unsubscribes_although_another_connection_has_its_client_id() -> None:
-    """It is the client's own decision, as in canal."""
-    with Served() as served, RawClient(served) as other, RawClient(served) as client:
-        for each in (other, client):
-            each.subscribe()
-            assert each.refusal() == (0, "")
-        client.unsubscribe()
-        assert client.refusal() == (0, "")
-        assert served.durable().clients == {}
