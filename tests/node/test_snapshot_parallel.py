@@ -16,7 +16,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.real
 
 FOUR = SnapshotLimits(rows_most=3, connections=4)
-SLOW = SnapshotLimits(rows_most=3, connections=4, rows_per_s=40)  # a statement comes in time
+SLOW = SnapshotLimits(rows_most=3, connections=4, rows_per_s=40)  # a statement comes in time,
+SLOWEST = SnapshotLimits(rows_most=3, connections=4, rows_per_s=12)  # also one that waits for a lock on a busy machine
 
 
 def parts(stream: SnapshotStream) -> int:
@@ -132,7 +133,7 @@ def test_the_key_changes_beside_several_connections(
     source_server.execute(f"UPDATE {table} SET v = id")
     Between(monkeypatch, source_server, f"ALTER TABLE {table} CHANGE id uid BIGINT NOT NULL")
     copy = Copy({table: ("v",)})
-    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=SLOW) as stream:
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=SLOWEST) as stream:
         stream.done()
     assert ids(copy) == list(range(1, 61))
     assert all("uid" in row for row in copy.rows.values())
