@@ -133,7 +133,8 @@ step imports 1 lint-imports
 beside types 3 mypy
 step docs 1 bash deploy/docs.sh
 beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
-step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
+# The tests of decoding run with the compiled kernel too, and so does a file with a test that an interpreted one skips.
+step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode tests/source/snapshot/test_transaction.py
 # Real servers mostly wait, so more test processes than processors, each with its own servers, run beside the unit tests.
 step real 12 pytest -m "(real or spark) and not timed" -o testpaths="$(marked 'real|spark')" -n $((2 * $(nproc))) \
     --dist loadgroup --no-loadscope-reorder --durations=25
