@@ -5,28 +5,25 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from google.protobuf.message import Message
 
+from canal_ha.server.admin_service import CONNECTIONS_MOST
 from canal_ha.wire.admin_session import KINDS
-from canal_ha.wire.framing import HEADER_BYTES
+from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import admin_protocol_pb2 as pb
 from lab.admin_peer import AdminPeer
 from lab.hostile.attack import Assault, Attack
-from lab.hostile.frames import BURST, burst, damaged_frame
+from lab.hostile.frames import BEFORE_LOGIN, burst
+from lab.hostile.network import GUESSES_PER_S, LOGIN_S
 from lab.hostile.peer import ATTACKER
+from lab.hostile.requests import ANSWER_S, ENDLESS_MIB, send_on
 from lab.hostile.stage import BOSS, DESTINATION, ELSEWHERE, INSIDER, STRANGER
 from lab.ports import LOOPBACK
 
 FRAMES, SENDERS = 10_000, 4
-BEFORE_LOGIN = 0.02  # part of them; a connection without a login has three
-MOST = 100  # connections that the port may have
-LOGIN_S = 10.0  # canal.client.login.timeout
-GUESSES_PER_S = 50.0
-ANSWER_S = 2.0
 SECRETS = ("passwords = [", "canal.passwd", "root:")
 """What only files beside the logs contain."""
 OPEN = {
@@ -48,9 +45,13 @@ PATHS = (
 )
 
 
-def _whole() -> Sequence[tuple[pb.PacketType.ValueType, Message]]:
-    """Return the requests that are damaged."""
-    return (
+def _packet(kind: pb.PacketType.ValueType, body: Message) -> pb.Packet:
+    return pb.Packet(type=kind, version=1, body=body.SerializeToString())
+
+
+WHOLE = [
+    _packet(kind, body)
+    for kind, body in (
         (pb.SERVER, pb.ServerAdmin(action="list")),
         (pb.SERVER, pb.ServerAdmin(action="stop")),
         (pb.INSTANCE, pb.InstanceAdmin(destination=DESTINATION, action="check")),
@@ -59,6 +60,10 @@ def _whole() -> Sequence[tuple[pb.PacketType.ValueType, Message]]:
         (pb.LOG, pb.LogAdmin(type="instance", action="list", destination=DESTINATION, file="example.log")),
         (pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="a", password=b"b" * 20, net_read_timeout=1)),
     )
+]
+"""The requests that are damaged."""
+_LAST = frame(_packet(pb.INSTANCE, pb.InstanceAdmin(destination=ELSEWHERE, action="check")).SerializeToString())
+_LIST = frame(_packet(pb.SERVER, pb.ServerAdmin(action="list")).SerializeToString())
 
 
 def _peer(assault: Assault, source: str = ATTACKER) -> AdminPeer:
@@ -86,18 +91,6 @@ def frames(assault: Assault) -> None:
 def _send(assault: Assault, number: int, share: int) -> tuple[int, int]:
     """Send damaged frames; return how many the node has read before and after a login."""
     chance = random.Random(f"{assault.seed}/{number}")
-    check = pb.InstanceAdmin(destination=ELSEWHERE, action="check").SerializeToString()
-    last = pb.Packet(type=pb.INSTANCE, version=1, body=check).SerializeToString()
-    end = len(last).to_bytes(HEADER_BYTES, "big") + last
-
-    def damaged() -> bytes:
-        kind, message = chance.choice(_whole())
-        return damaged_frame(
-            lambda body: pb.Packet(type=kind, version=1, body=body).SerializeToString(),
-            message.SerializeToString(),
-            chance,
-        )
-
     before = after = 0
     while before + after < share and assault.goes_on():
         with _peer(assault, f"127.0.1.{chance.randint(2, 250)}") as peer:
@@ -106,7 +99,7 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int]:
                 raise ConnectionError("the insider cannot log in")
             alive = True
             while alive and before + after < share and assault.goes_on():
-                read, alive = burst(peer.sock, b"".join(damaged() for _ in range(BURST)) + end)
+                read, alive = burst(peer.sock, WHOLE, chance, _LAST)
                 before, after = (before, after + read) if inside else (before + read, after)
                 alive = alive and inside
     return before, after
@@ -116,7 +109,7 @@ def crowd(assault: Assault) -> None:
     """Connections that never log in, more than the port may have; the operator logs in once their time is over."""
     began, refused = time.monotonic(), 0
     with ExitStack() as stack:
-        for number in range(assault.times(3 * MOST)):
+        for number in range(assault.times(3 * CONNECTIONS_MOST)):
             try:
                 peer = stack.enter_context(_peer(assault, f"127.0.1.{2 + number % 3}"))
                 peer.sock.settimeout(ANSWER_S)
@@ -127,7 +120,7 @@ def crowd(assault: Assault) -> None:
             time.sleep(0.2)
         _operator_is_served(assault)
     assault.done = (
-        f"{assault.times(3 * MOST)} silent connections, {refused} closed without a word; "
+        f"{assault.times(3 * CONNECTIONS_MOST)} silent connections, {refused} closed without a word; "
         f"the operator logged in {time.monotonic() - began:.1f} s after the first"
     )
 
@@ -198,19 +191,12 @@ def _look(assault: Assault, destination: str, path: str) -> None:
 
 def unread(assault: Assault) -> None:
     """Requests without end, whose replies nobody reads."""
-    body = pb.ServerAdmin(action="list").SerializeToString()
-    packet = pb.Packet(type=pb.SERVER, version=1, body=body).SerializeToString()
-    block = 1000 * (len(packet).to_bytes(HEADER_BYTES, "big") + packet)
     sent = 0
     with ExitStack() as stack:
         for number in assault.rounds(20):
             peer = stack.enter_context(_peer(assault, f"127.0.1.{2 + number}"))
             peer.log_in(*INSIDER)
-            peer.sock.settimeout(2.0)
-            with contextlib.suppress(OSError):
-                while sent < 20 << 20 and assault.goes_on():
-                    peer.sock.sendall(block)
-                    sent += len(block)
+            sent += send_on(assault, peer.sock, 1000 * _LIST, ENDLESS_MIB)
     _operator_is_served(assault)
     assault.done = f"{assault.times(20)} connections sent {sent >> 10} KiB of requests and read no reply"
 

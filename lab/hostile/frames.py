@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from typing import Any
 
 from google.protobuf.message import Message
 
 from canal_ha.wire.framing import HEADER_BYTES
 from canal_ha.wire.packets import client_frame
+from canal_ha.wire.proto import admin_protocol_pb2 as admin_pb
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from lab.hostile.attack import Assault, Attack
 from lab.hostile.peer import Peer
@@ -30,13 +32,14 @@ _LAST = client_frame(pb.UNSUBSCRIPTION, pb.Unsub(destination=ELSEWHERE, client_i
 """Is always refused with the account's missing right, which shows that everything before it was read."""
 _SEEN = b"has no right on destination:" + ELSEWHERE.encode()
 
-Whole = Sequence[tuple[pb.PacketType.ValueType, Message]]
+Whole = Sequence[pb.Packet | admin_pb.Packet]
+"""The requests that are damaged, of one protocol."""
 
 
 def _whole(client_id: int) -> Whole:
-    """Return the requests that are damaged."""
+    """Return those of a client."""
     named: dict[str, Any] = {"destination": DESTINATION, "client_id": str(client_id)}
-    return (
+    requests: Sequence[tuple[pb.PacketType.ValueType, Message]] = (
         (pb.SUBSCRIPTION, pb.Sub(filter=r"none\.none", **named)),
         (pb.UNSUBSCRIPTION, pb.Unsub(**named)),
         (pb.GET, pb.Get(fetch_size=1, timeout=-1, unit=2, **named)),
@@ -45,25 +48,18 @@ def _whole(client_id: int) -> Whole:
         (pb.DUMP, pb.Dump(journal="binlog.000001", position=4, **named)),
         (pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="a", password=b"b" * 20, net_read_timeout=1)),
     )
+    return [pb.Packet(type=kind, version=1, body=body.SerializeToString()) for kind, body in requests]
 
 
 def damaged(whole: Whole, chance: random.Random) -> bytes:
-    """Return one of the requests as a frame with damaged bytes."""
-    kind, message = chance.choice(whole)
-    return damaged_frame(
-        lambda body: pb.Packet(type=kind, version=1, body=body).SerializeToString(), message.SerializeToString(), chance
-    )
-
-
-def damaged_frame(envelope: Callable[[bytes], bytes], body: bytes, chance: random.Random) -> bytes:
-    """Return a frame with damaged bytes.
+    """Return one of the requests as a frame with damaged bytes.
 
     They are mostly in the request's body, now and then in the envelope or the length, after which the node ends the
     connection.
-    envelope: returns the packet of a request's body.
-    body: of the request.
     """
-    packet = envelope(_damage(body, chance))
+    request = deepcopy(chance.choice(whole))
+    request.body = _damage(request.body, chance)
+    packet = request.SerializeToString()
     if chance.random() < 0.005:
         packet = _damage(packet, chance)
     length = len(packet)
@@ -115,13 +111,13 @@ def _send(assault: Assault, number: int, share: int) -> tuple[int, int, int]:
             connections += 1
             if before < share * BEFORE_LOGIN:
                 peer.seed()
-                before += burst(peer.sock, _damaged_burst(whole, chance))[0]
+                before += burst(peer.sock, whole, chance, _LAST)[0]
                 continue
             if peer.log_in(*INSIDER):
                 raise ConnectionError("the insider cannot log in")
             alive = True
             while alive and before + after < share and assault.goes_on():
-                read, alive = burst(peer.sock, _damaged_burst(whole, chance))
+                read, alive = burst(peer.sock, whole, chance, _LAST)
                 after += read
     return before, after, connections
 
@@ -134,19 +130,18 @@ def _unsubscribe(assault: Assault) -> None:
             peer.ask(pb.UNSUBSCRIPTION, pb.Unsub(destination=DESTINATION, client_id=str(client_id)))
 
 
-def _damaged_burst(whole: Whole, chance: random.Random) -> bytes:
-    return b"".join(damaged(whole, chance) for _ in range(BURST)) + _LAST
+def burst(sock: socket.socket, whole: Whole, chance: random.Random, last: bytes) -> tuple[int, bool]:
+    """Send BURST damaged frames.
 
-
-def burst(sock: socket.socket, sent: bytes) -> tuple[int, bool]:
-    """Send BURST frames; return how many the node has surely read, and whether the connection lives on.
-
-    sent: the frames, and one more that is refused because it names the destination ELSEWHERE.
+    whole: what is damaged.
+    chance: how.
+    last: one more frame, which is refused because it names the destination ELSEWHERE.
+    Returns how many the node has surely read, and whether the connection lives on.
     """
     answers = 0
     sock.settimeout(WAIT_S)
     try:
-        sock.sendall(sent)
+        sock.sendall(b"".join(damaged(whole, chance) for _ in range(BURST)) + last)
         received = b""
         while True:
             piece = sock.recv(1 << 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -125,7 +126,7 @@ def ahead(assault: Assault) -> None:
             with contextlib.suppress(OSError):
                 peer.ask(pb.SUBSCRIPTION, _sub(int(client_id)))
                 peer.send(pb.GET, pb.Get(destination=DESTINATION, client_id=client_id, fetch_size=10**6, timeout=0))
-                sent += _send(assault, peer, 1000 * ack, ENDLESS_MIB if number % 2 else HELD_MIB)
+                sent += send_on(assault, peer.sock, 1000 * ack, ENDLESS_MIB if number % 2 else HELD_MIB)
         held = memory_mib(assault.target.pid) - before
     assault.expect(held < AHEAD_MIB, f"requests sent ahead took {held:.0f} MiB")
     assault.done = f"{assault.times(20)} connections sent {sent >> 20} MiB ahead of a GET; the node held {held:.0f} MiB"
@@ -137,7 +138,7 @@ def unread(assault: Assault) -> None:
     sent, before = 0, memory_mib(assault.target.pid)
     with ExitStack() as stack:
         for _ in assault.rounds(20):
-            sent += _send(assault, stack.enter_context(_insider(assault)), block, ENDLESS_MIB)
+            sent += send_on(assault, stack.enter_context(_insider(assault)).sock, block, ENDLESS_MIB)
         held = memory_mib(assault.target.pid) - before
     assault.expect(held < AHEAD_MIB, f"requests sent ahead took {held:.0f} MiB")
     assault.done = (
@@ -145,13 +146,13 @@ def unread(assault: Assault) -> None:
     )
 
 
-def _send(assault: Assault, peer: Peer, block: bytes, most_mib: int) -> int:
+def send_on(assault: Assault, sock: socket.socket, block: bytes, most_mib: int) -> int:
     """Send a block again and again until the node ends the connection or takes no more; return the bytes sent."""
     sent = 0
-    peer.sock.settimeout(2.0)
+    sock.settimeout(2.0)
     with contextlib.suppress(OSError):
         while sent < most_mib << 20 and assault.goes_on():
-            peer.sock.sendall(block)
+            sock.sendall(block)
             sent += len(block)
     return sent
 
