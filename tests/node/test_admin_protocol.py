@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -21,6 +20,7 @@ from lab.mysql import cache_directory
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK, free_port, listens
 from tests.node.following import following, read
+from tests.node.slow_reader import leave_unread, released_s
 from tests.server.raw_client import RawClient
 from tests.waiting import until
 
@@ -169,19 +169,9 @@ def test_a_reader_that_takes_nothing_does_not_delay_the_hand_over_of_a_halted_no
     with node, RawClient(node) as client, AdminPeer(port) as console:
         assert console.log_in("admin", PASSWORD) == (0, "")
         until(lambda: node.running() == {"example"}, what="the destination")
-        client.subscribe(rf"{database}\..*")
-        assert client.refusal() == (0, "")
-        mysql.execute(f"INSERT INTO {database}.t VALUES (REPEAT('x', 20000000))")
-        client.get(timeout=20_000, size=1)
-        time.sleep(2)
+        leave_unread(mysql, database, client)
         answers: list[tuple[int, str]] = []
-        asking = Thread(target=lambda: answers.append(console.request("SERVER stop")))
-        began = time.monotonic()
-        asking.start()
-        until(lambda: "running.released" in node.log_file(), what="the release")
-        took_s = time.monotonic() - began
-        asking.join()
-        assert took_s < 3
+        assert released_s(node, lambda: answers.append(console.request("SERVER stop"))) < 3
         assert answers == [(0, "1")]
         assert node.running() == frozenset()
 

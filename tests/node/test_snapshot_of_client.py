@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
 
 import pytest
@@ -165,17 +165,25 @@ def test_a_client_gets_every_row_through_crashes(source_server: SqlServer, datab
         reader.close()
 
 
-def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: str) -> None:
-    """While it is paused, changes come and rows do not."""
-    table = filled(source_server, database)
+@contextmanager
+def begun(server: SqlServer, database: str, table: str) -> Iterator[tuple[Node, Copy, Reader]]:
+    """Yield a node, a copy of a table, and its reader, which has some rows of a snapshot of the table."""
     properties = {"canal.instance.filter.regex": rf"{database}\\.t", "canal.instance.memory.buffer.size": "256"}
     copy = Copy({table: ("id",)})
-    with Node({"example": follow(source_server, properties)}) as node:
+    with Node({"example": follow(server, properties)}) as node:
         with following(node):
             pass
         snapshots(node).start([table])
         reader = Reader(node, copy, rough=False)
         reader.until(lambda: stream_of(node, "example")["snapshot"]["rows"] > 0, "some rows")
+        yield node, copy, reader
+        reader.close()
+
+
+def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: str) -> None:
+    """While it is paused, changes come and rows do not."""
+    table = filled(source_server, database)
+    with begun(source_server, database, table) as (node, copy, reader):
         assert snapshots(node).pause()["phase"] == "paused"
         reader.until(lambda: stream_of(node, "example")["bytes_behind"] == 0, "quiet")
         for _ in range(10):
@@ -187,20 +195,12 @@ def test_a_snapshot_is_paused_and_resumed(source_server: SqlServer, database: st
         assert snapshots(node).resume()["phase"] == "running"
         reader.until(lambda: stream_of(node, "example")["snapshot"]["phase"] == "done", "the end")
         assert copy.rows == expected(source_server, table)
-        reader.close()
 
 
 def test_no_row_of_a_snapshot_is_lost_when_an_operator_moves_the_cursor(mysql: SqlServer, database: str) -> None:
     """A move by `canal-ha cursor set` ended the snapshot, and the rows that it had not read yet never came."""
     table = filled(mysql, database)
-    properties = {"canal.instance.filter.regex": rf"{database}\\.t", "canal.instance.memory.buffer.size": "256"}
-    copy = Copy({table: ("id",)})
-    with Node({"example": follow(mysql, properties)}) as node:
-        with following(node):
-            pass
-        snapshots(node).start([table])
-        reader = Reader(node, copy, rough=False)
-        reader.until(lambda: stream_of(node, "example")["snapshot"]["rows"] > 0, "some rows")
+    with begun(mysql, database, table) as (node, copy, reader):
         reader.close()
         node.stop()
         assert copy.snapshot_rows < ROWS
@@ -209,7 +209,6 @@ def test_no_row_of_a_snapshot_is_lost_when_an_operator_moves_the_cursor(mysql: S
         assert moved.exit_code == 0, moved.output
         node.start()
         reader.until(lambda: copy.rows == expected(mysql, table), "the rows that were left", 60)
-        reader.close()
 
 
 def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, database: str) -> None:

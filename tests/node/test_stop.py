@@ -6,13 +6,12 @@ import re
 import time
 from contextlib import ExitStack
 from datetime import datetime
-from threading import Thread
 
 import pytest
 
 from lab import MariaDB, Node, ZooKeeper, follow
+from tests.node.slow_reader import leave_unread, released_s
 from tests.server.raw_client import RawClient
-from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timed]
 
@@ -59,18 +58,8 @@ def test_a_client_that_reads_nothing_does_not_delay_the_hand_over(
         Node({"example": follow(mariadb)}, zk_servers=zookeeper.hosts, wait_for=["example"]) as node,
         RawClient(node) as client,
     ):
-        client.subscribe()
-        assert client.refusal() == (0, "")
-        mariadb.execute(f"INSERT INTO {database}.t VALUES (REPEAT('x', 20000000))")
-        client.get(timeout=20_000, size=1)
-        time.sleep(2)
-        stop = Thread(target=node.stop)
-        began = time.monotonic()
-        stop.start()
-        until(lambda: "running.released" in node.log_file(), what="the release")
-        took_s = time.monotonic() - began
-        stop.join()
-        assert took_s < 3
+        leave_unread(mariadb, database, client)
+        assert released_s(node, node.stop) < 3
         assert node.exit_code == 0
 
 
