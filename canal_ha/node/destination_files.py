@@ -120,9 +120,8 @@ class NodeFiles:
     async def _add(self, destination: str, text: str, dry_run: bool) -> DestinationAdded:
         config = await self._usable(destination)
         file = config.conf_dir / destination / INSTANCE_FILE
-        runs = (
-            config.auto_scan and destination in self._hosting.configured
-        )  # else it may be removed, and end at a restart
+        # without the scan, a destination that was removed runs until the node restarts
+        runs = config.auto_scan and destination in self._hosting.configured
         if runs or destination in config.listed or file.exists():
             raise PlacementRefused(f"{self._node} has {destination} already: change {file} to change it")
         try:

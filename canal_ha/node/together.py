@@ -1,4 +1,4 @@
-"""together: works side by side, none of which delays another one or keeps it from being carried out."""
+"""together: runs coroutines side by side. Neither a slow one nor one that fails affects the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, DeferredList
 
 
 async def together(*works: Coroutine[Any, Any, None]) -> None:
-    """Carry out works side by side. When all are over, raise what the first of those that failed has raised."""
+    """Run coroutines side by side. When all have ended, raise the error of the first one in the list that failed."""
     running = [Deferred.fromCoroutine(work) for work in works]
     results: list[tuple[bool, Any]] = await DeferredList(running, consumeErrors=True)
     for well, result in results:

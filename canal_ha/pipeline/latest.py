@@ -212,6 +212,8 @@ class _TableHistory:
 
     def _cast(self, values: pa.ChunkedArray, wanted: pa.Field, name: str = "") -> pa.ChunkedArray:
         """Return values with the type of a field. name: family of the MySQL type that a statement gives it; else ""."""
+        if values.type == wanted.type:
+            return values
         declared = column_type((wanted.metadata or {}).get(TYPE, b"").decode(), 0).name
         if pa.types.is_timestamp(values.type) and pa.types.is_string(wanted.type) and declared in _MOMENTS:
             return values.cast(pa.timestamp(values.type.unit)).cast(wanted.type)  # a text of Arrow's has the time zone
