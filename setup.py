@@ -11,7 +11,7 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 KERNEL = "canal_ha/decode/kernel"
-DECODER = ("cells", "numbers", "temporal", "documents", "rows", "gtid", "grouping", "stream", "images")
+DECODER = ("cells", "numbers", "temporal", "documents", "rows", "protection", "gtid", "grouping", "stream", "images")
 READER = ("buffers", "fields", "layouts", "entries", "columns", "changes", "transactions")
 HOT = DECODER + READER  # kernel.HOT
 FLAGS = os.environ.get("CANAL_HA_CFLAGS", "-O3 -g0").split()

@@ -15,7 +15,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-DECODER = ("cells", "numbers", "temporal", "documents", "rows", "gtid", "grouping", "stream", "images")
+DECODER = ("cells", "numbers", "temporal", "documents", "rows", "protection", "gtid", "grouping", "stream", "images")
 READER = ("buffers", "fields", "layouts", "entries", "columns", "changes", "transactions")
 HOT = DECODER + READER  # the compiled modules; primitives are inlined
 _HERE = Path(__file__).parent

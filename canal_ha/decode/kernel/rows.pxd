@@ -42,7 +42,7 @@ cdef class RowWriter:
     @cython.locals(
         pos=Py_ssize_t, kind=int, size=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, value=int64_t, mark=Py_ssize_t
     )
-    cdef Py_ssize_t _cell(self, c.View *cell, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
+    cdef Py_ssize_t put_cell(self, c.View *cell, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     @cython.locals(kind=int, size=Py_ssize_t)
     cdef int _put_fixed(self, c.View *cell, bytes src, Py_ssize_t pos, bytearray text) except -1 nogil
     cdef bint _is_diff(self, c.View *cell, bytes src) noexcept nogil

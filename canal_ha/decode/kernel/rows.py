@@ -14,6 +14,7 @@ import canal_ha.decode.kernel.documents as documents
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.numbers as numbers
 import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.protection as protection
 import canal_ha.decode.kernel.temporal as temporal
 import canal_ha.decode.kernel.views as views
 import canal_ha.decode.values as values
@@ -123,10 +124,10 @@ class RowWriter:
                     p.put_piece(out, cell.null)
             elif cell.skip:
                 mark = p.size(out)
-                self._cell(cell, src, stop, out)
+                self.put_cell(cell, src, stop, out)
                 p.truncate(out, mark)
             else:
-                self._cell(cell, src, stop, out)
+                self.put_cell(cell, src, stop, out)
 
     def _before(self, cells: Sequence[c.Cell], count: int, src: bytes, stop: int, out: bytearray) -> None:
         """Write the before image of an update, and record where its values are."""
@@ -141,7 +142,7 @@ class RowWriter:
             else:
                 cell.column_start = p.size(out)
                 cell.source_start = self.pos
-                size = self._cell(cell, src, stop, out)
+                size = self.put_cell(cell, src, stop, out)
                 cell.source_size = self.pos - cell.source_start
                 if cell.skip:
                     p.truncate(out, cell.column_start)
@@ -167,7 +168,7 @@ class RowWriter:
                     p.repeat_column(out, cell.tag, twin.column_start, twin.column_stop)
             else:
                 mark = p.size(out)
-                size = self._cell(cell, src, stop, out)
+                size = self.put_cell(cell, src, stop, out)
                 if cell.skip:
                     p.truncate(out, mark)
                 elif twin.start >= 0 and twin.stop - twin.start == size:
@@ -200,7 +201,7 @@ class RowWriter:
                 p.broken("no bitmap of partial JSON values")
         self.pos = pos
 
-    def _cell(self, cell: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
+    def put_cell(self, cell: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
         """Write the Column of one value that is not NULL and skip the value; return the length of its text."""
         pos = self.pos
         kind = cell.kind
@@ -301,7 +302,7 @@ class RowWriter:
         cell = views.cell(view)
         if cell.clear is not None:
             self.pos = start
-            text = self.protected(cell, src)
+            text = protection.protected(self, cell, src)
         elif cell.text == k.JSON:
             text = values.json_diff_text(cell.name, data)
         elif cell.text == k.EXACT_JSON:
@@ -311,24 +312,6 @@ class RowWriter:
         else:
             text = values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
         return p.put_text_column(out, view.tag, view.fixed, bytearray(text), view.suffix)
-
-    def protected(self, cell: c.Cell, src: bytes) -> bytes:
-        """Return what stands for a protected value, and skip the value.
-
-        It is no C function: the C compiler inlines `_cell` into its loops only if `_cell` does not call itself.
-        """
-        assert cell.protect is not None
-        clear = views.clear(cell)
-        p.truncate(self.clear, 0)
-        try:
-            size = self._cell(clear, src, self.stop, self.clear)
-        except p.Broken:
-            raise p.Broken("a value of a protected column cannot be read") from None  # the reason can tell the value
-        end = len(self.clear) - clear.suffix_size
-        text = bytes(self.clear[end - size : end])
-        if size > _TEXT_KEPT:
-            self.clear = bytearray()
-        return cell.protect(text)
 
     def _before_bytes(self, view: c.Cell, src: bytes) -> bytes:
         """Return the stored document of the before image; b"" if the image lacks it."""
