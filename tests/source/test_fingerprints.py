@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 from array import array
 from collections import deque
@@ -200,6 +201,42 @@ def test_thousands_of_small_transactions_leave_few_objects() -> None:
         recent.add(segments[-1])
     assert len(gc.get_objects()) - before < 2000
     assert recent.fingerprints()[-KEPT:] == trail_of(*segments)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_any_pieces_of_any_origins_give_the_same_fingerprints(begins: bool) -> None:
+    """However the entries are cut, and with or without entries of BEGIN, which not every server writes."""
+    for seed in range(40):
+        chosen = random.Random(seed)
+        server = Server(1)
+        parts = []
+        for number in range(chosen.randrange(100, 400)):
+            rows = [[f"{number}.{event}"] for event in range(chosen.choice((1, 1, 2, 6)))]
+            whole = server.transactions(rows, second=number)
+            parts.append((chosen.choice((1, 1, 1, 1, 2)), whole if begins else without_begins(whole)))
+        wanted = tuple(trail_of(part)[-1] for _, part in parts)
+        last = {origin: trail_of(part)[-1] for origin, part in parts}
+        streams = [(Recent(), KEPT), (Recent(kept=300), 300)]
+        each = chosen.choice((1, 5, 40))
+        for first in range(0, len(parts), each):
+            joined = of_origins(*parts[first : first + each])
+            cuts = sorted({0, len(joined), *(chosen.randrange(len(joined)) for _ in range(chosen.randrange(3)))})
+            for start, stop in itertools.pairwise(cuts):
+                for recent, _ in streams:
+                    recent.add(joined, start, stop)
+        for recent, kept in streams:
+            assert recent.fingerprints() == wanted[-kept:]
+            assert recent.last_of_origins() == last
+
+
+def without_begins(whole: Segment) -> Segment:
+    """Return a transaction as MariaDB's binlog gives it."""
+    items = [
+        Item(whole.offsets[at], EntryKind(whole.kinds[at]), whole.entry(at), 0, whole.timestamps[at], rows)
+        for at, rows in enumerate(whole.row_counts)
+        if whole.kinds[at] != EntryKind.BEGIN
+    ]
+    return segment(items)
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:

@@ -13,6 +13,7 @@ time: that of the last one, less the time by which a replica may have another or
 
 from __future__ import annotations
 
+import re
 from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
@@ -41,7 +42,11 @@ _COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROW
 _ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
 _BYTES_MOST = 1 << 20  # copied in all pieces
 _ONLY_TIME = bytes(_HASH_BYTES)
+_UNIT = re.compile(  # in the kinds of entries: rows and an end with neither a begin nor an end between them, or a DDL
+    b"%c[^%c%c]*%c|%c" % (EntryKind.ROWS, EntryKind.BEGIN, EntryKind.END, EntryKind.END, EntryKind.DDL)
+)
 _PIECES_MOST = 64  # that are not hashed; each has a dozen objects, which every garbage collection visits
+_PIECES_MOST_OF_MANY = 256  # if more transactions are kept than that, as by the one reader of a destination
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,13 +113,16 @@ class Copied(NamedTuple):
         Those of the last transaction of each origin are always copied.
         """
         ends = segment.ends
-        kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
+        if len(segment.run_starts) == 1:
+            kept = _rows_before(segment.row_counts, first, last)
+        else:
+            kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
         kinds = segment.kinds
         if kinds.rfind(EntryKind.END, first, last - 1) >= 0 or kinds.rfind(EntryKind.DDL, first, last - 1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
             kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
         hashed = segment.hashed_rows
-        stops = [index for index in sorted(hashed) if kept <= index < last]
+        stops = [index for index in sorted(hashed) if kept <= index < last] if hashed else []
         spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
         frames = b"".join(segment.frames_view(start, stop) for start, stop in spans)
         return cls(
@@ -136,7 +144,14 @@ class Copied(NamedTuple):
     @property
     def origins(self) -> set[int]:
         """The servers that first wrote these entries."""
+        if len(self.run_starts) == 1:
+            return {self.run_server_ids[0]}
         return set(self.run_server_ids[self.run_of(self.first) : self.run_of(self.last - 1) + 1])
+
+    def units(self) -> list[int]:
+        """Return the origin of each transaction and DDL statement that ends here and has rows here."""
+        origins = self.run_server_ids
+        return [origins[self.run_of(found.end() - 1)] for found in _UNIT.finditer(self.kinds, self.first, self.last)]
 
     def run_of(self, index: int) -> int:
         """See Segment."""
@@ -237,6 +252,9 @@ class Units:
     def skip(self, copied: Copied) -> None:
         """Pass the next entries without yielding their units."""
         kinds, first, last = copied.kinds, copied.first, copied.last
+        if kinds[last - 1] == EntryKind.END:
+            self._forget()
+            return
         outside = max(kinds.rfind(EntryKind.BEGIN, first, last), kinds.rfind(EntryKind.END, first, last))
         if outside >= 0:
             self._forget()
@@ -261,6 +279,7 @@ class Recent:
         kept: how many of the last transactions to keep.
         """
         self._kept = kept
+        self._pieces_most = _PIECES_MOST_OF_MANY if kept > _PIECES_MOST_OF_MANY else _PIECES_MOST
         # as bytes, which no garbage collection visits
         self._fingerprints: deque[bytes] = deque(map(_raw, from_text(start)), maxlen=kept)
         self._last_of = last_from_text(origins)
@@ -282,8 +301,8 @@ class Recent:
 
     def add_copy(self, piece: Copied) -> None:
         """Add the entries that were delivered next, as copied."""
-        if len(self._pieces) == _PIECES_MOST:
-            self._hash()
+        if len(self._pieces) == self._pieces_most:
+            self._keep_fewer()
         self._pieces.append(piece)
         self._entries += piece.last - piece.first
         self._bytes += len(piece.frames)
@@ -291,14 +310,35 @@ class Recent:
             if not any(map(_ends_unit, islice(reversed(self._pieces), len(self._pieces) - 1))):
                 self._hash()  # what comes before a transaction that is larger than all that is kept
                 return
-            dropped = self._pieces.popleft()
-            self._entries -= dropped.last - dropped.first
-            self._bytes -= len(dropped.frames)
-            self._drop(dropped)
-            self._fingerprints.clear()  # they belong to transactions before a gap
+            self._drop()
 
-    def _drop(self, piece: Copied) -> None:
-        """Pass a piece that is not kept; remember the last transactions of the origins that no other piece has."""
+    def _keep_fewer(self) -> None:
+        """Drop the pieces before the last `kept` transactions. If these are few, hash the oldest ones instead.
+
+        Hashing takes longer, and whoever adds a piece waits for it: so only a few at a time.
+        """
+        needed = len(self._newest()) if self._entries > self._kept else len(self._pieces)
+        if needed > self._pieces_most // 2:
+            for _ in range(self._pieces_most // 16):
+                for unit in self._units.feed(self._pop()):
+                    self._remember(unit)
+        else:
+            while len(self._pieces) > needed:
+                self._drop()
+
+    def _pop(self) -> Copied:
+        piece = self._pieces.popleft()
+        self._entries -= piece.last - piece.first
+        self._bytes -= len(piece.frames)
+        return piece
+
+    def _drop(self) -> None:
+        """Pass the oldest piece; remember the last transactions of the origins that no other piece has."""
+        piece = self._pop()
+        self._fingerprints.clear()  # they belong to transactions before a gap
+        if len(piece.run_starts) == 1 and piece.run_server_ids == self._pieces[-1].run_server_ids:
+            self._units.skip(piece)
+            return
         gone = piece.origins - self._pieces[-1].origins
         if gone:
             gone = gone.difference(*(other.origins for other in self._pieces))
@@ -329,11 +369,14 @@ class Recent:
         for origin in older.keys() - {unit.origin for unit in units}:
             self._learn(older[origin])
         for unit in units:
-            fingerprint = self._learn(unit)
-            if fingerprint:
-                self._fingerprints.append(_raw(fingerprint))
-            else:
-                self._fingerprints.clear()  # there is a gap
+            self._remember(unit)
+
+    def _remember(self, unit: Unit[Copied]) -> None:
+        fingerprint = self._learn(unit)
+        if fingerprint:
+            self._fingerprints.append(_raw(fingerprint))
+        else:
+            self._fingerprints.clear()  # there is a gap
 
     def last_of_origins(self) -> dict[int, Fingerprint]:
         """Return, by server id, up to which transaction of each origin all were delivered, in the origin's own order.
@@ -368,11 +411,17 @@ class Recent:
         missing = set[int]().union(*(piece.origins for piece in self._pieces))
         found = 0
         newest: list[Copied] = []
+        unsure: list[int] = []  # the origin of the first unit in `newest`, which may begin in an earlier piece
         for piece in reversed(self._pieces):
             newest.append(piece)
-            ended = [unit.origin for unit in Units().feed(piece)]  # may lack a unit that began in an earlier piece
+            ended = piece.units()
+            if not ended:
+                continue
             found += len(ended)
-            missing.difference_update(ended if piece.kinds[piece.first] == EntryKind.BEGIN else ended[1:])
+            missing.difference_update(unsure, ended[1:])
+            unsure = ended[:1]
+            if piece.kinds[piece.first] == EntryKind.BEGIN:  # not every server writes it
+                missing.difference_update(unsure)
             if found > self._kept and not missing:
                 break
         newest.reverse()

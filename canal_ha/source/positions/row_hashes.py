@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from operator import sub
 from typing import NamedTuple
 
 from canal_ha.errors import LocalProtocolError
@@ -47,6 +48,10 @@ def with_hashed_rows(segment: Segment) -> Segment:
     if segment.ends[-1] <= LARGE or (len(segment) > _FEW and segment.ends[-1] < _MANY_BYTES):
         return segment
     frames, ends = memoryview(segment.frames), segment.ends
+    if (
+        ends[0] <= LARGE and max(map(sub, ends[1:], ends), default=0) <= LARGE
+    ):  # of frames, which are larger than entries
+        return segment
     sizes = [segment.entry_size(index) for index in range(len(segment))]
     large = {
         index: _rows_in_place(frames[ends[index] - size : ends[index]])
