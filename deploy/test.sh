@@ -51,7 +51,7 @@ beside() {
     started+=("$name $budget")
     # --default-signal: bash lets background jobs ignore Ctrl-C, and tests that send it would wait forever
     # shellcheck disable=SC2016 # the inner shell expands these
-    nice -n 15 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
+    nice -n 10 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
         bash -c 'trap : TERM; "${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
 }
 

@@ -18,7 +18,7 @@ from canal_ha.errors import NodeUnreachable
 from lab.ports import free_port
 from tests.cli.test_main import PROGRAM
 
-START_S = 20.0
+START_S = 60.0  # CI runs these tests with low priority beside others
 
 
 def conf(directory: Path, **properties: str) -> Path:
