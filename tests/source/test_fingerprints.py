@@ -16,7 +16,7 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
-from canal_ha.source.positions import row_hashes
+from canal_ha.source.positions import fingerprints, row_hashes
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import (
     KEPT,
@@ -29,7 +29,7 @@ from canal_ha.source.positions.fingerprints import (
     to_text,
 )
 from canal_ha.source.positions.matching import Matching
-from canal_ha.source.positions.row_hashes import LARGE
+from canal_ha.source.positions.row_hashes import LARGE, rows_of
 from canal_ha.source.server import switch
 from canal_ha.source.server.switch import Failures, Role
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -231,12 +231,25 @@ def test_any_pieces_of_any_origins_give_the_same_fingerprints(begins: bool) -> N
 
 def without_begins(whole: Segment) -> Segment:
     """Return a transaction as MariaDB's binlog gives it."""
-    items = [
-        Item(whole.offsets[at], EntryKind(whole.kinds[at]), whole.entry(at), 0, whole.timestamps[at], rows)
-        for at, rows in enumerate(whole.row_counts)
-        if whole.kinds[at] != EntryKind.BEGIN
-    ]
-    return segment(items)
+    return segment([item for item in items_of(whole) if item.kind != EntryKind.BEGIN])
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_fast_stream_hashes_only_the_last_transactions(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces before those that are kept are dropped, and not hashed first."""
+    hashed: list[bytes] = []
+
+    def counted(entry: bytes) -> tuple[bytes, ...]:
+        hashed.append(entry)
+        return rows_of(entry)
+
+    monkeypatch.setattr(fingerprints, "rows_of", counted)
+    server, recent = Server(1), Recent()
+    for number in range(1000):
+        whole = server.transactions([[str(number)]])
+        recent.add(whole if begins else without_begins(whole))
+    assert not hashed
+    assert len(recent.fingerprints()) == len(hashed) == KEPT
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:
@@ -250,16 +263,21 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
     assert from_text("no trail!") == from_text("abc") == ()
 
 
+def items_of(whole: Segment) -> list[Item]:
+    """Return the entries of a segment, to build another one with them."""
+    return [
+        Item(whole.offsets[at], EntryKind(whole.kinds[at]), whole.entry(at), 0, whole.timestamps[at], rows)
+        for at, rows in enumerate(whole.row_counts)
+    ]
+
+
 def of_origins(*parts: tuple[int, Segment]) -> Segment:
     """Return one segment of these, each with the server id of its origin, as if read from that server itself."""
     items: list[Item] = []
     starts = array("q")
     for _, each in parts:
         starts.append(len(items))
-        items += [
-            Item(each.offsets[at], EntryKind(each.kinds[at]), each.entry(at), 0, each.timestamps[at], rows)
-            for at, rows in enumerate(each.row_counts)
-        ]
+        items += items_of(each)
     ids = array("q", [origin for origin, _ in parts])
     own = Source("here", 3306, "", ANY)
     return replace(segment(items), source=own, run_starts=starts, run_server_ids=ids, run_gtids=("",) * len(parts))

@@ -42,11 +42,11 @@ _COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROW
 _ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
 _BYTES_MOST = 1 << 20  # copied in all pieces
 _ONLY_TIME = bytes(_HASH_BYTES)
-_UNIT = re.compile(  # in the kinds of entries: rows and an end with neither a begin nor an end between them, or a DDL
+_UNIT = re.compile(  # in the kinds of entries: from rows to the next end, without a begin between them, or a DDL
     b"%c[^%c%c]*%c|%c" % (EntryKind.ROWS, EntryKind.BEGIN, EntryKind.END, EntryKind.END, EntryKind.DDL)
 )
 _PIECES_MOST = 64  # that are not hashed; each has a dozen objects, which every garbage collection visits
-_PIECES_MOST_OF_MANY = 256  # if more transactions are kept than that, as by the one reader of a destination
+_PIECES_MOST_OF_MANY = 256  # the same for a stream that keeps more transactions than that; a destination has only one
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -113,16 +113,13 @@ class Copied(NamedTuple):
         Those of the last transaction of each origin are always copied.
         """
         ends = segment.ends
-        if len(segment.run_starts) == 1:
-            kept = _rows_before(segment.row_counts, first, last)
-        else:
-            kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
+        kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
         kinds = segment.kinds
         if kinds.rfind(EntryKind.END, first, last - 1) >= 0 or kinds.rfind(EntryKind.DDL, first, last - 1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
             kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
         hashed = segment.hashed_rows
-        stops = [index for index in sorted(hashed) if kept <= index < last] if hashed else []
+        stops = [index for index in sorted(hashed) if kept <= index < last]
         spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
         frames = b"".join(segment.frames_view(start, stop) for start, stop in spans)
         return cls(
@@ -144,12 +141,10 @@ class Copied(NamedTuple):
     @property
     def origins(self) -> set[int]:
         """The servers that first wrote these entries."""
-        if len(self.run_starts) == 1:
-            return {self.run_server_ids[0]}
         return set(self.run_server_ids[self.run_of(self.first) : self.run_of(self.last - 1) + 1])
 
     def units(self) -> list[int]:
-        """Return the origin of each transaction and DDL statement that ends here and has rows here."""
+        """Return the origins of the transactions with rows here and the DDL statements, if they end here."""
         origins = self.run_server_ids
         return [origins[self.run_of(found.end() - 1)] for found in _UNIT.finditer(self.kinds, self.first, self.last)]
 
@@ -252,13 +247,12 @@ class Units:
     def skip(self, copied: Copied) -> None:
         """Pass the next entries without yielding their units."""
         kinds, first, last = copied.kinds, copied.first, copied.last
-        if kinds[last - 1] == EntryKind.END:
-            self._forget()
-            return
         outside = max(kinds.rfind(EntryKind.BEGIN, first, last), kinds.rfind(EntryKind.END, first, last))
         if outside >= 0:
             self._forget()
             first = outside + 1
+        if first == last:
+            return
         self._rows += sum(copied.row_counts[first:last])
         rows = (index for index in range(last - 1, first - 1, -1) if kinds[index] == EntryKind.ROWS)
         self._tail.extend((copied, index) for index in reversed([*islice(rows, ROWS)]))
@@ -313,9 +307,9 @@ class Recent:
             self._drop()
 
     def _keep_fewer(self) -> None:
-        """Drop the pieces before the last `kept` transactions. If these are few, hash the oldest ones instead.
+        """Make room: drop the pieces before the last `kept` transactions, or hash the oldest ones if few would go.
 
-        Hashing takes longer, and whoever adds a piece waits for it: so only a few at a time.
+        It hashes only a few at a time, because the caller that adds a piece waits.
         """
         needed = len(self._newest()) if self._entries > self._kept else len(self._pieces)
         if needed > self._pieces_most // 2:
@@ -336,10 +330,10 @@ class Recent:
         """Pass the oldest piece; remember the last transactions of the origins that no other piece has."""
         piece = self._pop()
         self._fingerprints.clear()  # they belong to transactions before a gap
-        if len(piece.run_starts) == 1 and piece.run_server_ids == self._pieces[-1].run_server_ids:
-            self._units.skip(piece)
-            return
-        gone = piece.origins - self._pieces[-1].origins
+        newest = self._pieces[-1]
+        # nearly all pieces have the one origin that the newest has, and need no sets
+        same = len(piece.run_starts) == 1 and piece.run_server_ids == newest.run_server_ids
+        gone = set[int]() if same else piece.origins - newest.origins
         if gone:
             gone = gone.difference(*(other.origins for other in self._pieces))
         if not gone:
@@ -372,6 +366,7 @@ class Recent:
             self._remember(unit)
 
     def _remember(self, unit: Unit[Copied]) -> None:
+        """Add the fingerprint of the next unit, or begin anew behind it if it cannot be hashed."""
         fingerprint = self._learn(unit)
         if fingerprint:
             self._fingerprints.append(_raw(fingerprint))

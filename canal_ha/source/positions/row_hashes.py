@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from operator import sub
 from typing import NamedTuple
 
@@ -48,9 +49,7 @@ def with_hashed_rows(segment: Segment) -> Segment:
     if segment.ends[-1] <= LARGE or (len(segment) > _FEW and segment.ends[-1] < _MANY_BYTES):
         return segment
     frames, ends = memoryview(segment.frames), segment.ends
-    if (
-        ends[0] <= LARGE and max(map(sub, ends[1:], ends), default=0) <= LARGE
-    ):  # of frames, which are larger than entries
+    if max(map(sub, ends, chain((0,), ends))) <= LARGE:  # sizes of frames, which are larger than their entries
         return segment
     sizes = [segment.entry_size(index) for index in range(len(segment))]
     large = {
