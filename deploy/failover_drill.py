@@ -30,7 +30,7 @@ def drill(nodes: list[LocalNode], destination: str, *, orderly: bool) -> float:
     )
     taker = next(node for node in others if destination in (node.runs() or ()))
     print(f"{destination} runs on {taker} after {seconds:.2f} s", flush=True)
-    wait_for(lambda: owner.process() is None or owner.status(), PATIENCE_S, f"the end of {owner}")
+    owner.wait_for_end(PATIENCE_S)
     owner.start()
     print(f"{owner} is running again and stands by", flush=True)
     return seconds

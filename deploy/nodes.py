@@ -97,11 +97,23 @@ class LocalNode:
     def stop(self) -> None:
         """Stop the node in an orderly way and wait for its end. Raises Stuck."""
         self.terminate()
-        wait_for(lambda: self.process() is None, STOP_S, f"the end of {self}; its log is {self._log}")
+        self.wait_for_end(STOP_S)
 
     def kill(self) -> None:
         """Kill the node, like a crash."""
         os.kill(self._running().pid, signal.SIGKILL)
+
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait until the process that was last seen has ended. Raises Stuck.
+
+        A node answers while it stops, so an answer does not say that systemd has started it again.
+        """
+        last = self._last
+        wait_for(
+            lambda: (now := self.process()) is None or now != last,
+            seconds,
+            f"the end of {self}; its log is {self._log}",
+        )
 
     def start(self) -> None:
         """Start the node as before, unless it runs, and wait until it answers. Raises Stuck."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.nodes import LocalNode, everything_runs
+from deploy.nodes import LocalNode, Stuck, everything_runs
 from lab import MySQL, Node, ZooKeeper, follow
 from tests.waiting import until
 
@@ -87,10 +87,23 @@ def test_a_drill_measures_a_fail_over_and_brings_the_node_back(nodes: list[Local
     """The drill succeeds with an orderly stop and with a crash, and both nodes run afterwards."""
     conf = [str(node.conf) for node in nodes]
     for options in (["--orderly"], []):
+        before = processes(nodes)
         done = run("failover-drill.sh", *options, "a", *conf)
         print(done.stdout)
         assert done.returncode == 0, done.stderr
         assert all(node.runs() is not None for node in nodes)
+        assert len(set(before) & set(processes(nodes))) == 1
         until(lambda: everything_runs(nodes), seconds=30.0, what="all destinations' running")
     done = run("failover-drill.sh", "nobody", *conf)
     assert (done.returncode, "none of these nodes runs nobody" in done.stderr) == (1, True)
+
+
+def test_a_node_that_still_answers_has_not_ended(nodes: list[LocalNode]) -> None:
+    """A drill once took the answer of a node that was stopping for that of a new process, and left it stopped."""
+    node = nodes[0]
+    assert node.process() is not None
+    with pytest.raises(Stuck, match="waited 0 s for the end of"):
+        node.wait_for_end(0.3)
+    node.terminate()
+    node.wait_for_end(30.0)
+    assert node.process() is None
