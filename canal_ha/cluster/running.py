@@ -154,7 +154,9 @@ class Race:
         self._connected = True
         if self.state is RaceState.RUNNING:
             return [*commands, self._look()]  # the disconnection removed the watches
-        return commands + (self._start_looking() if self.state is RaceState.OFFLINE else [])
+        if self.state in (RaceState.OFFLINE, RaceState.STANDBY, RaceState.PAUSED):  # or it missed an event
+            return commands + self._start_looking()
+        return commands
 
     def _suspended(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False

@@ -192,6 +192,16 @@ def test_a_suspended_owner_goes_on_and_looks_when_it_is_back() -> None:
     assert kinds(player.tell(SessionUp(MINE, 6.0))) == ["Look"]
 
 
+def test_a_standby_whose_connection_was_replaced_unnoticed_looks_again() -> None:
+    """The session is up again without a suspension: the deletion of `running` may have been told to nobody."""
+    player = joined()
+    player.sees(4, RunningNode(OTHER, "other", True))
+    assert player.race.state is RaceState.STANDBY
+    assert "Look" in kinds(player.tell(SessionUp(MINE, 6.0)))
+    player.sees(4, RunningNode(OTHER, "other", True))
+    assert player.race.state is RaceState.STANDBY
+
+
 def test_an_orderly_leave_flushes_and_releases() -> None:
     """The instance is stopped, then the destination is released at the epoch, then the leave ends."""
     player = running()
