@@ -287,7 +287,8 @@ class Referee:
         consumer.durable = row
         consumer.promised = None
         consumer.processed = {each for each in consumer.processed if each <= row}
-        consumer.spans = [(row, FILTERS[consumer.filter])]
+        # not FILTERS[consumer.filter]: a SUBSCRIBE that the node refused may have stored a filter that does not count
+        consumer.spans = [(row, consumer.spans[-1][1] if consumer.spans else FILTERS[consumer.filter])]
         consumer.edit_texts.add(str(position))
         consumer.edited_to = str(position)
         self._acked.pop((destination, client_id), None)
