@@ -256,7 +256,9 @@ class Stream:
         if self._ring is None:
             return
         reaches = self._ring_behind is None or (self._acked is not None and _reaches(self._acked, self._ring_behind))
-        if not (reaches and self._ring.rollback()):  # the ring holds only a part of what is rolled back
+        if reaches and self._ring.rollback():
+            self._wake_waiting()  # a GET of another connection may wait
+        else:  # the ring holds only a part of what is rolled back
             self._abandon_ring()
             self._open()
 

@@ -4,7 +4,7 @@
 and not a Deferred of its own: most steps wait for nothing, and a step that waits costs one callback.
 
 When the client goes, a waiting GET is cancelled. Acknowledgements and rollbacks that the client sent before are still
-carried out.
+carried out. What this connection was given while the client already had another one is delivered again there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import traceback
 import types
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
 from canal_ha.server.complaints import Complaints
+from canal_ha.server.consumers import Consumers
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
 from canal_ha.server.entrance import Visitor
@@ -66,6 +68,7 @@ class Shared:
     ahead: RequestsAhead
     unread: UnreadReplies
     audit: Audit
+    consumers: Consumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class Conversation:
         self._over = False  # nothing more is read
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
+        self._astray: dict[tuple[str, int], set[int]] = {}  # those of a client that had another connection by then
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
@@ -155,6 +159,7 @@ class Conversation:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
         self.reading = self.subscribed = None
+        self._shared.consumers.lost(self)
         self._logged_in()
         self._end_read()
         self._let_go()
@@ -243,6 +248,13 @@ class Conversation:
     # ---- the steps
 
     async def _converse(self) -> None:
+        await self._answer()
+        for client, batches in self._astray.items():
+            await self._deliver_again(ClientIdentity(*client), batches)
+        self._transport.loseConnection()
+
+    async def _answer(self) -> None:
+        """Carry out requests until the client has gone or the connection has to end."""
         sent = self._outbox.send(self._session.handshake().pieces)
         if sent:
             await sent
@@ -284,7 +296,18 @@ class Conversation:
             await self._turn()
         if self._unacked:
             await self._last_words()
-        self._transport.loseConnection()
+
+    async def _deliver_again(self, identity: ClientIdentity, batches: set[int]) -> None:
+        """Roll back if batches went astray. Without it, rows wait until the client notices that it lacks a batch."""
+        if not self._shared.consumers.another(identity, self):
+            return  # the next connection begins with a roll-back, if the client wants the rows again
+        destinations = self._shared.destinations
+        with suppress(CanalError):
+            if batches.intersection(await destinations.in_flight(identity)):
+                await destinations.rollback(identity, 0)
+                if self._may_log():
+                    client = {"destination": identity.destination, "client_id": identity.client_id}
+                    LOG.info("batches.delivered_again", channel=self._session.channel, **client)
 
     async def _last_words(self) -> None:
         """Close our direction of the connection. An ACK that the client still sends for a batch it got counts."""
@@ -354,9 +377,14 @@ class Conversation:
                     self._unacked.discard(request.batch_id)
                     self._check_era(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
+                    if self._astray:
+                        self._astray.get((identity.destination, identity.client_id), set()).discard(request.batch_id)
                 case Rollback():
                     self._unacked.clear()
+                    self._astray.pop((identity.destination, identity.client_id), None)
                     await destinations.rollback(identity, request.batch_id)
+                    if destinations.era(identity) is not None:
+                        self._consumes(identity)
                 case Subscribe():
                     self.subscribed = identity  # before it waits: nobody may delete the client id from now on
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
@@ -364,12 +392,14 @@ class Conversation:
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
                     )
                     if not only_looks:
+                        self._consumes(identity)
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
+                    self._shared.consumers.removed(identity)
                     self._note("unsubscribe", identity)
         except CanalError as error:
             self._was_refused(request, error)
@@ -418,7 +448,14 @@ class Conversation:
             self._fetching = False
         if message.batch is not None:
             self._unacked.add(message.batch_id)
+            if not self._read and self._shared.consumers.another(identity, self):
+                self._astray.setdefault((identity.destination, identity.client_id), set()).add(message.batch_id)
         return self._session.fetched(message)
+
+    def _consumes(self, identity: ClientIdentity) -> None:
+        """The client expects on this connection every row that it has not acknowledged."""
+        if not self._lost:
+            self._shared.consumers.began(identity, self)
 
     def _check_era(self, identity: ClientIdentity) -> None:
         """Raise CursorReplaced if the client knows its cursor and something else than an ACK has moved it since."""

@@ -95,5 +95,8 @@ class Destinations(Protocol):
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """Close the oldest batch. mark: kept with the cursor; "" for none."""
 
+    async def in_flight(self, identity: ClientIdentity) -> tuple[int, ...]:
+        """Return the ids of the client's batches in flight, oldest first."""
+
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Deliver again what the client has not acknowledged. batch_id: 0 means everything in flight."""

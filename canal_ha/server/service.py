@@ -17,6 +17,7 @@ from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.bounded_port import BoundedPort, ListeningReactor, slash
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
+from canal_ha.server.consumers import Consumers
 from canal_ha.server.conversation import LAST_WORDS_S, Shared
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
@@ -76,6 +77,7 @@ class CanalService(ServerFactory):
             RequestsAhead(load.limits.ahead_bytes),
             UnreadReplies(load.limits.reply_bytes),
             self._entrance.audit,
+            Consumers(),
         )
         self._bound = BoundedPort(
             reactor,

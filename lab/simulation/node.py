@@ -19,10 +19,12 @@ from canal_ha.config.model import BatchMode, CanalConfig, InstanceConfig, Source
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.node.claims import OwnedClaim
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
+from canal_ha.server.consumers import Consumers
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
@@ -35,6 +37,7 @@ from lab.simulation.threads import ANSWERS, Asked
 from lab.simulation.time import Process
 
 if TYPE_CHECKING:
+    from lab.simulation.referee import Referee
     from lab.simulation.storm import Simulation
 
 T = TypeVar("T")
@@ -73,7 +76,7 @@ class Node:
             started_at=self.random.uniform(0.0, 1000.0),
         )
         self.session = SimulatedSession(simulation.ensemble, self.process, self.random, timeout_s=simulation.timeout_s)
-        self.embedded = Embedded(configured=lambda destination: destination in simulation.destinations)
+        self.embedded = _Instances(self.referee, configured=lambda destination: destination in simulation.destinations)
         self.origins: dict[str, MemoryOrigin] = {}
         self.ownerships: dict[str, Ownership] = {}  # the newest of each destination
         self.connections: list[Connection] = []
@@ -99,6 +102,7 @@ class Node:
             RequestsAhead(load.limits.ahead_bytes),
             UnreadReplies(load.limits.reply_bytes),
             Audit(self.process),
+            Consumers(),
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
@@ -199,6 +203,19 @@ class Node:
         for connection in tuple(self.connections):
             connection.conversation.end()
         self.process.callLater(0.6, lambda: Deferred.fromCoroutine(self.cluster.stop()))
+
+
+class _Instances(Embedded):
+    """Tell the referee of roll-backs, those of clients and those of the node."""
+
+    def __init__(self, referee: Referee, configured: Callable[[str], bool]) -> None:
+        super().__init__(configured=configured)
+        self._referee = referee
+
+    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+        """See Destinations."""
+        await super().rollback(identity, batch_id)
+        self._referee.rolled_back(identity)
 
 
 class Connection:
@@ -327,8 +344,6 @@ class _TypedSession:
         request = self._take()
         if isinstance(request, Acknowledge):
             self._referee.ack_done(self._connection.node, request)
-        elif isinstance(request, Rollback):
-            self._referee.rolled_back(request.identity)
         silent = isinstance(request, Acknowledge | Rollback)
         return Reply(() if silent else ((request, None, None),))  # type: ignore[arg-type]  # typed, not bytes
 

@@ -77,6 +77,45 @@ def test_the_end_of_a_connection_ends_its_waiting_get() -> None:
             assert client.fetched().batch_id == 2
 
 
+def test_rows_given_to_a_lost_connection_go_to_the_next_one() -> None:
+    """The client connects again, and its old connection still gets a batch. Its end makes the rows come again."""
+    with Served() as served, RawClient(served) as after:
+        with RawClient(served) as before:
+            before.subscribe()
+            assert before.refusal() == (0, "")
+            after.subscribe()
+            assert after.refusal() == (0, "")
+            after.rollback()
+            after.get()
+            assert after.fetched().batch_id == -1
+            for number in range(10):  # 1 KiB of entries: what a GET of size 1 waits for
+                served.push(entries_segment(transaction(number)))
+            before.get()
+            lost = before.fetched()
+            assert lost.batch_id == 1
+            after.get(timeout=0, size=1)  # waits until there is something
+        again = after.fetched()
+        assert again.batch_id == 2
+        assert again.entries()[:4] == lost.entries()[:4]
+
+
+def test_the_end_of_the_newest_connection_leaves_batches_in_flight() -> None:
+    """A client may acknowledge on its next connection what it got on the last one, as with canal."""
+    with Served() as served:
+        with RawClient(served) as before:
+            before.subscribe()
+            assert before.refusal() == (0, "")
+            served.push(entries_segment(transaction(1)))
+            before.get()
+            assert before.fetched().batch_id == 1
+        with RawClient(served) as after:
+            after.subscribe()
+            assert after.refusal() == (0, "")
+            after.ack(1)
+            after.get()
+            assert after.fetched().batch_id == -1
+
+
 def resident_kib() -> int:
     """Return the resident memory of this process, KiB."""
     return round(memory_mib("self") * 1024)

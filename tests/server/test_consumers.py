@@ -1,0 +1,38 @@
+"""Which connection consumes with a client id."""
+
+from __future__ import annotations
+
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.consumers import Consumers
+
+ONE, TWO = ClientIdentity("example", 1001), ClientIdentity("example", 1002)
+
+
+def test_the_newest_connection_consumes_until_it_is_lost() -> None:
+    """Nothing is another connection before anyone subscribes, or after the newest connection is lost."""
+    consumers = Consumers()
+    assert not consumers.another(ONE, "first")
+    consumers.began(ONE, "first")
+    consumers.began(TWO, "first")
+    consumers.began(ONE, "second")
+    assert consumers.another(ONE, "first")
+    assert not consumers.another(ONE, "second")
+    assert consumers.another(TWO, "second")
+    consumers.lost("first")
+    assert not consumers.another(TWO, "second")
+    assert consumers.another(ONE, "first")
+    consumers.lost("second")
+    assert not consumers.another(ONE, "first")
+
+
+def test_nothing_is_kept_of_what_is_over() -> None:
+    """A client that subscribes and unsubscribes with many ids takes no memory."""
+    consumers = Consumers()
+    for number in range(100):
+        identity = ClientIdentity("example", number)
+        consumers.began(identity, "first")
+        consumers.began(identity, "second")
+        consumers.removed(identity)
+    consumers.lost("first")
+    consumers.lost("second")
+    assert consumers.__dict__ == Consumers().__dict__
