@@ -195,10 +195,10 @@ def test_a_suspended_owner_goes_on_and_looks_when_it_is_back() -> None:
 def test_a_standby_whose_connection_was_replaced_unnoticed_looks_again() -> None:
     """The session is up again without a suspension: the deletion of `running` may have been told to nobody."""
     player = joined()
-    player.sees(4, RunningNode(OTHER, "other", True))
+    player.sees(4, RunningNode(OTHER, 0, "other"))
     assert player.race.state is RaceState.STANDBY
     assert "Look" in kinds(player.tell(SessionUp(MINE, 6.0)))
-    player.sees(4, RunningNode(OTHER, "other", True))
+    player.sees(4, RunningNode(OTHER, 0, "other"))
     assert player.race.state is RaceState.STANDBY
 
 
