@@ -16,6 +16,7 @@ from canal_ha.cluster.cluster import Cluster
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import BatchMode, CanalConfig, InstanceConfig, SourceConfig
+from canal_ha.errors import CanalError
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
@@ -214,8 +215,12 @@ class _Instances(Embedded):
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Destinations."""
-        await super().rollback(identity, batch_id)
-        self._referee.rolled_back(identity)
+        rows = self._referee.rolls_back(identity)  # before: a roll-back answers the GETs that wait
+        try:
+            await super().rollback(identity, batch_id)
+        except CanalError:
+            self._referee.did_not_roll_back(identity, rows)
+            raise
 
 
 class Connection:

@@ -476,9 +476,15 @@ class Referee:
             and source.log.missing(begin, other - 1, consumer.spans[-1][1], ()) is None
         )
 
-    def rolled_back(self, identity: ClientIdentity) -> None:
-        """A node has carried out a ROLLBACK."""
-        self.consumer(identity.destination, identity.client_id).in_flight.clear()
+    def rolls_back(self, identity: ClientIdentity) -> set[int]:
+        """A node begins a roll-back; return the rows that were in flight."""
+        consumer = self.consumer(identity.destination, identity.client_id)
+        rows, consumer.in_flight = consumer.in_flight, set()
+        return rows
+
+    def did_not_roll_back(self, identity: ClientIdentity, rows: set[int]) -> None:
+        """A node has refused a roll-back before which these rows were in flight."""
+        self.consumer(identity.destination, identity.client_id).in_flight |= rows
 
     def subscribed(self, node: Node, identity: ClientIdentity, cursor: LogPosition | None) -> None:
         """A node answers a SUBSCRIBE."""
