@@ -154,7 +154,7 @@ class Race:
         self._connected = True
         if self.state is RaceState.RUNNING:
             return [*commands, self._look()]  # the disconnection removed the watches
-        if self.state in (RaceState.OFFLINE, RaceState.STANDBY, RaceState.PAUSED):  # or it missed an event
+        if self.state in (RaceState.OFFLINE, RaceState.STANDBY, RaceState.PAUSED):  # these watches may be gone too
             return commands + self._start_looking()
         return commands
 

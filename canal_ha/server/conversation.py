@@ -119,7 +119,7 @@ class Conversation:
         self._over = False  # nothing more is read
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._astray: dict[tuple[str, int], set[int]] = {}  # those of a client that had another connection by then
+        self._astray: dict[tuple[str, int], set[int]] = {}  # those of clients that already had a newer connection
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
@@ -298,7 +298,7 @@ class Conversation:
             await self._last_words()
 
     async def _deliver_again(self, identity: ClientIdentity, batches: set[int]) -> None:
-        """Roll back if batches went astray. Without it, rows wait until the client notices that it lacks a batch."""
+        """Roll back if some of these batches are still in flight. Nobody received them, so nobody acknowledges them."""
         if not self._shared.consumers.another(identity, self):
             return  # the next connection begins with a roll-back, if the client wants the rows again
         destinations = self._shared.destinations
