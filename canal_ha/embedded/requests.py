@@ -175,7 +175,7 @@ class Requests:
         """See EmbeddedServer.get_without_ack. The answer is the node's; see client.message.message_of."""
         wait_ms = None if timeout_ms == WITHOUT_LIMIT_MS else float(max(timeout_ms, 0))
         request = GetRequest(batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE, wait_ms, eager, self._exact)
-        client = identity.destination, identity.client_id
+        client = identity.consumer
 
         async def work() -> GetAnswer:
             embedded = self._running()[0].embedded

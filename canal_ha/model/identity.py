@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from canal_ha.model.privacy import ANYTHING, Within
 
+Consumer = tuple[str, int]  # destination and client id
+
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
@@ -22,3 +24,8 @@ class ClientIdentity:
     filter: str = ""
     within: Within = ANYTHING
     account: str = ""
+
+    @property
+    def consumer(self) -> Consumer:
+        """Return whose rows and cursor these are. Filter and rights make no difference."""
+        return self.destination, self.client_id
