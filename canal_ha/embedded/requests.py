@@ -20,7 +20,7 @@ from canal_ha.errors import LocalProtocolError
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.get_request import GetRequest
-from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.identity import ClientIdentity, ClientKey
 from canal_ha.model.snapshot import InitialSnapshot
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
@@ -57,8 +57,8 @@ class Requests:
         self._reactor: Any = None
         self._config: CanalConfig | None = None
         self._node: Node | None = None
-        # answers to GETs whose callers were cancelled, by destination and client id
-        self._unheard: defaultdict[tuple[str, int], list[GetAnswer]] = defaultdict(list)
+        # answers to GETs whose callers were cancelled
+        self._unheard: defaultdict[ClientKey, list[GetAnswer]] = defaultdict(list)
 
     # ---- the server
 
@@ -175,7 +175,7 @@ class Requests:
         """See EmbeddedServer.get_without_ack. The answer is the node's; see client.message.message_of."""
         wait_ms = None if timeout_ms == WITHOUT_LIMIT_MS else float(max(timeout_ms, 0))
         request = GetRequest(batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE, wait_ms, eager, self._exact)
-        client = identity.consumer
+        client = identity.key
 
         async def work() -> GetAnswer:
             embedded = self._running()[0].embedded

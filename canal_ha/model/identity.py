@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from canal_ha.model.privacy import ANYTHING, Within
 
-Consumer = tuple[str, int]  # destination and client id
+ClientKey = tuple[str, int]  # destination and client id
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,6 @@ class ClientIdentity:
     account: str = ""
 
     @property
-    def consumer(self) -> Consumer:
-        """Return whose rows and cursor these are. Filter and rights make no difference."""
+    def key(self) -> ClientKey:
+        """Return what tells one client from another, whatever its filter and account."""
         return self.destination, self.client_id

@@ -32,7 +32,7 @@ from canal_ha.errors import (
 )
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
-from canal_ha.model.identity import ClientIdentity, Consumer
+from canal_ha.model.identity import ClientIdentity, ClientKey
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
@@ -119,7 +119,7 @@ class Conversation:
         self._over = False  # nothing more is read
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._astray: dict[Consumer, set[int]] = {}  # those of clients that already had a newer connection
+        self._astray: dict[ClientKey, set[int]] = {}  # those of clients that already had a newer connection
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
@@ -249,8 +249,8 @@ class Conversation:
 
     async def _converse(self) -> None:
         await self._answer()
-        for consumer, batches in self._astray.items():
-            await self._deliver_again(ClientIdentity(*consumer), batches)
+        for client, batches in self._astray.items():
+            await self._deliver_again(ClientIdentity(*client), batches)
         self._transport.loseConnection()
 
     async def _answer(self) -> None:
@@ -378,10 +378,10 @@ class Conversation:
                     self._check_era(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
                     if self._astray:
-                        self._astray.get(identity.consumer, set()).discard(request.batch_id)
+                        self._astray.get(identity.key, set()).discard(request.batch_id)
                 case Rollback():
                     self._unacked.clear()
-                    self._astray.pop(identity.consumer, None)
+                    self._astray.pop(identity.key, None)
                     await destinations.rollback(identity, request.batch_id)
                     if destinations.era(identity) is not None:
                         self._consumes(identity)
@@ -449,7 +449,7 @@ class Conversation:
         if message.batch is not None:
             self._unacked.add(message.batch_id)
             if not self._read and self._shared.consumers.another(identity, self):
-                self._astray.setdefault(identity.consumer, set()).add(message.batch_id)
+                self._astray.setdefault(identity.key, set()).add(message.batch_id)
         return self._session.fetched(message)
 
     def _consumes(self, identity: ClientIdentity) -> None:
@@ -462,7 +462,7 @@ class Conversation:
         if self._told_cursor is None:
             return
         client, era = self._told_cursor
-        if client.consumer == identity.consumer and self._shared.destinations.era(identity) not in (era, None):
+        if client.key == identity.key and self._shared.destinations.era(identity) not in (era, None):
             raise CursorReplaced(identity.destination, identity.client_id)
 
     def _check_read(self) -> None:

@@ -214,7 +214,7 @@ class Visitor:
         identity: what the request names.
         """
         self._look_again()
-        key = (kind, identity.destination, identity.client_id)
+        key = (kind, *identity.key)
         if key not in self._allowed:
             self._entrance.check(self._account, *key)
             if len(self._allowed) >= _KEPT:

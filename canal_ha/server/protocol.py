@@ -101,7 +101,7 @@ class CanalConnection(Protocol):
         """Return whether the client has subscribed with this client id, or reads with it."""
         reading, subscribed = self._conversation.reading, self._conversation.subscribed
         identities = (subscribed, reading.identity if reading and not reading.private else None)
-        return any(each and each.consumer == (destination, client_id) for each in identities)
+        return any(each and each.key == (destination, client_id) for each in identities)
 
     @property
     def certified(self) -> Collection[str]:
