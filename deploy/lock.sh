@@ -5,6 +5,9 @@
 #   bash deploy/lock.sh              keeps each version that still fits
 #   bash deploy/lock.sh --upgrade    takes the newest versions that fit
 #
+# A pin keeps its extras (coverage[toml]==7.17.3). If another package requires coverage[toml] and the pin says only
+# coverage, pip tries the newest release of coverage, and refuses it because the lock does not pin it.
+#
 # The locks hold for each system and each Python that setup.cfg allows. CANAL_HA_VENV, CANAL_HA_CACHE: see install.sh.
 set -euo pipefail
 
@@ -27,7 +30,7 @@ compile() {
     shift
     env -u UV_FIND_LINKS -u UV_INDEX -u UV_EXTRA_INDEX_URL "$tools/uv" --no-config --quiet pip compile "$@" \
         --universal --python-version 3.11 --fork-strategy fewest --default-index https://pypi.org/simple \
-        --generate-hashes --no-annotate --custom-compile-command 'bash deploy/lock.sh' --output-file "$output" >/dev/null
+        --generate-hashes --no-strip-extras --no-annotate --custom-compile-command 'bash deploy/lock.sh' --output-file "$output" >/dev/null
 }
 
 "$tools/python" -c '

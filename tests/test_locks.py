@@ -5,6 +5,8 @@ from __future__ import annotations
 import configparser
 import re
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
@@ -36,8 +38,13 @@ PROJECT = (
 
 def locked(name: str) -> dict[str, Version]:
     """Return the version of each package of a lock."""
-    requirements = [Requirement(line.removesuffix("\\").strip()) for line in pins(name)]
-    return {canonicalize_name(found.name): Version(str(found.specifier).removeprefix("==")) for found in requirements}
+    found = requirements_of(name)
+    return {canonicalize_name(each.name): Version(str(each.specifier).removeprefix("==")) for each in found}
+
+
+def requirements_of(name: str) -> list[Requirement]:
+    """Return what a lock names, one requirement a package."""
+    return [Requirement(line.removesuffix("\\").strip()) for line in pins(name)]
 
 
 def pins(name: str) -> list[str]:
@@ -84,10 +91,24 @@ def test_the_images_get_the_versions_that_the_checks_use() -> None:
 def test_a_lock_pins_each_package_with_hashes_and_holds_on_every_machine(name: str) -> None:
     """Each package has one version and SHA-256 hashes. No line names an index, a directory or an address."""
     text = (LOCKS / f"{name}.txt").read_text()
-    entries = re.findall(r"^(\S+==\S+)(?: ; [^\\\n]+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.M)
-    assert [pin for pin, _ in entries] == [line.split()[0] for line in pins(name)]
+    pin = r"[\w.-]+(?:\[[\w, -]+\])?==\S+"
+    hashes = r"(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+"
+    entries = re.findall(rf"^({pin})(?: ; [^\\\n]+)? \\\n{hashes}", text, re.M)
+    assert entries == [re.split(r" ;| \\", line)[0] for line in pins(name)]
     assert entries
     assert not re.search(r"^ *--(?!hash=)|://|@ ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PROJECT)
+def test_an_old_lock_installs_after_a_package_has_a_new_release(name: str) -> None:
+    """A pin has each extra that another package of the lock requires; see deploy/lock.sh."""
+    pinned = {canonicalize_name(each.name): each for each in requirements_of(name)}
+    for package in pinned:
+        with suppress(PackageNotFoundError):  # it is not for this system or this environment
+            for required in map(Requirement, requires(package) or ()):
+                pin = pinned.get(canonicalize_name(required.name))
+                if pin and (required.marker is None or required.marker.evaluate({"extra": ""})):
+                    assert required.extras <= pin.extras, f"{package} requires {required}; run: bash deploy/lock.sh"
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "Dockerfile.spark"])
