@@ -428,6 +428,12 @@ STREAM_IDLE = _shared(
 STREAM_MAX = _shared(
     "instance.stream.max", kinds.whole(1, 10_000), "16", "largest number of open streams of one destination", "streams"
 )
+STREAM_SHARED = _shared(
+    "instance.stream.shared",
+    kinds.switch(),
+    "true",
+    "streams with equal filters read the newest part of the binlog from one dump",
+)
 STREAM_ACCOUNT_MAX = _shared(
     "instance.stream.account.max",
     kinds.whole(1, 10_000),

@@ -561,6 +561,7 @@ class _ConfigFiles:
             ddl_isolation=get(keys.DDL_ISOLATION),
             stream_idle_s=get(keys.STREAM_IDLE),
             stream_max=get(keys.STREAM_MAX),
+            stream_shared=get(keys.STREAM_SHARED),
             stream_account_max=get(keys.STREAM_ACCOUNT_MAX),
             read_max=get(keys.READ_MAX),
             read_account_max=get(keys.READ_ACCOUNT_MAX),

@@ -264,6 +264,7 @@ class InstanceConfig:
     ddl_isolation: bool = False
     stream_idle_s: float = 300.0
     stream_max: int = 16
+    stream_shared: bool = True
     stream_account_max: int = 16
     read_max: int = 8
     read_account_max: int = 4

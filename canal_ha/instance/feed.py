@@ -35,6 +35,10 @@ class Feed(Protocol):
     def decoded(self) -> LogPosition | None:
         """Everything before this position was accepted."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether it follows a dump that other streams follow too."""
+
     def start(self) -> None:
         """Begin to read; returns at once."""
 
@@ -58,6 +62,18 @@ class Move:
     facts: Mapping[str, object]
 
 
+class RingRoom(Protocol):
+    """The room in a stream's ring."""
+
+    @property
+    def full(self) -> bool:
+        """Whether `accept` has to wait."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether the client has got everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
     """What to read, and where to report. The feed calls the functions on its own thread.
@@ -74,6 +90,7 @@ class FeedRequest:
     await_room: called before a large event is received; blocks and raises like `accept`.
     await_taken: waits until a GET waits, or at most so many bytes of segments wait for one; raises like `accept`.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
+    room: if `accept` waits for nothing but this room, the stream may share a dump with others; None: it may not.
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the most that the client's account may read.
     snapshot_ended: called with the state of the client's snapshot when it ends by an error.
@@ -91,6 +108,7 @@ class FeedRequest:
     await_room: Callable[[], None] = lambda: None
     await_taken: Callable[[int], None] = lambda most: None
     busy: Callable[[bool], None] = lambda busy: None
+    room: RingRoom | None = None
     exact: bool = False
     within: Within = ANYTHING
     snapshot_ended: Callable[[str], None] = lambda state: None

@@ -97,6 +97,11 @@ class MergedFeed:
         return self._merge.empty and all(feed.idle for feed in self._feeds())
 
     @property
+    def shared(self) -> bool:
+        """See Feed."""
+        return False
+
+    @property
     def idle_at(self) -> float:
         """When the last of the sources said so."""
         return min(feed.idle_at for feed in self._feeds())
@@ -159,6 +164,7 @@ class MergedFeed:
                 behind=None,
                 busy=lambda busy: None,  # the merging thread puts segments into the ring, not this feed
                 accept=accept,
+                room=None,
                 connected=lambda version: self._connected(reader, version),
                 failed=lambda error, retry_in_s: self._failed(reader, error, retry_in_s),
                 moved=lambda move: self._moved(reader, move),

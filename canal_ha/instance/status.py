@@ -55,7 +55,9 @@ class StreamStatus:
     get_time_ms: when the newest entry delivered was executed at the source, ms since 1970.
     ack_time_ms: when the newest entry acknowledged was executed at the source, ms since 1970.
     transactions: transaction ends put into the ring.
-    received_bytes: bytes received from the source since the stream opened.
+    shared: whether it reads the newest part of the binlog from a dump that it shares with other streams.
+    received_bytes: bytes received from the source since the stream opened. Those of a shared dump count for one of the
+        streams that share it.
     sink_blocking_ms: how long the reader has waited for room in the ring, ms.
     ring_entries: entries in the ring.
     ring_capacity: places in the ring.
@@ -91,6 +93,7 @@ class StreamStatus:
     get_time_ms: int = 0
     ack_time_ms: int = 0
     transactions: int = 0
+    shared: bool = False
     received_bytes: int = 0
     sink_blocking_ms: int = 0
     ring_entries: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
+from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, WhenXa
 from canal_ha.decode.decoder import Decoder
@@ -16,6 +17,7 @@ from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.origin import SourceSwitch
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import Within
 from canal_ha.model.segment import Source
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
@@ -88,8 +90,24 @@ class FilesOrigin:
             self._server.close()
 
 
+class Wanted(Protocol):
+    """What a feed is to decode. Attributes: see FeedRequest."""
+
+    @property
+    def client_id(self) -> int: ...
+
+    @property
+    def filter(self) -> str: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def within(self) -> Within: ...
+
+
 def decoding(
-    config: InstanceConfig, request: FeedRequest
+    config: InstanceConfig, request: Wanted
 ) -> Callable[[Source, LogPosition, TableHistory, str | None, KeptParts | None], Decoder]:
     """Return a function that makes the decoders of one feed, with the filters of the instance and of the client.
 

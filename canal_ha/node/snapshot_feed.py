@@ -68,7 +68,14 @@ class SnapshotFeed:
 
         # two threads put, so neither may delay the news that there is something to get
         self._dump = open_dump(
-            replace(request, accept=junction.accept, moved=moved, failed=stream_failed, busy=lambda busy: None)
+            replace(
+                request,
+                accept=junction.accept,
+                room=None,
+                moved=moved,
+                failed=stream_failed,
+                busy=lambda busy: None,
+            )
         )
 
     @property
@@ -85,6 +92,11 @@ class SnapshotFeed:
     def idle(self) -> bool:
         """See Feed."""
         return self._dump.idle
+
+    @property
+    def shared(self) -> bool:
+        """See Feed. The windows of a snapshot need a dump of their own."""
+        return False
 
     @property
     def idle_at(self) -> float:

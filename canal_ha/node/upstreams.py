@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
@@ -22,13 +24,14 @@ from canal_ha.instance.origin import KeepServers
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import Within
 from canal_ha.model.segment import Source
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.model.tell import Tell
-from canal_ha.node.origin import decoding, kept_parts, report
+from canal_ha.node.origin import Wanted, decoding, kept_parts, report
 from canal_ha.node.snapshot_feed import SnapshotFeed
 from canal_ha.source.connection.detecting import Detecting, probe
-from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.identity import replica, shared_replica
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
@@ -36,11 +39,25 @@ from canal_ha.source.history.stores import HistoryClaim, history_store
 from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
-from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
+from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, Sharing, SourceMoved, Upstream
+from canal_ha.source.server.shared import SharedDump, SharedDumps
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.server.switch import Role
 from canal_ha.source.server.view import View
 from canal_ha.source.snapshot.reader import SnapshotRoute
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What streams have in common if they decode the same entries. Fields: see FeedRequest.
+
+    client_id: of one of them.
+    """
+
+    filter: str
+    exact: bool
+    within: Within
+    client_id: int = field(compare=False)
 
 
 class Generation:
@@ -118,6 +135,7 @@ class Upstreams:
         self._closed = False
         self._own = StopSignal()  # ends connections of the detecting statement
         self._detecting: Detecting | None = None
+        self._shared = SharedDumps(self._shared_dump)
         self._slave_id_holder: dict[int, int] = {}  # the first stream that opens uses the configured slaveId
 
     # ---- Origin
@@ -154,6 +172,7 @@ class Upstreams:
     def interrupt(self) -> None:
         """See Origin."""
         self._closed = True
+        self._shared.end(close=True)
         self._own.end()
         self._now.stop_signal.end()
 
@@ -319,8 +338,44 @@ class Upstreams:
     # ---- inside
 
     def _open_dump(self, request: FeedRequest) -> Dump:
+        kind = _Kind(request.filter, request.exact, request.within, request.client_id)
+        first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
+        dump = self._dump(
+            request,
+            replica=replica(
+                self._config.destination,
+                request.client_id,
+                server_id=self._config.server_id if first_stream else 0,
+                read=request.read,
+            ),
+            start=request.start,
+            accept=request.accept,
+            await_room=request.await_room,
+            busy=request.busy,
+            report=lambda event: _report(request, event),
+            may_move=not request.read,
+            sharing=Sharing(self._shared, kind, request.room) if request.room else None,
+        )
+        with self._dumps_lock:
+            self._dumps.add(dump)
+        return dump
+
+    def _shared_dump(self, kind: _Kind, start: LogPosition, shared: SharedDump) -> Dump:
+        """Return a dump for all streams of a kind. Streams read for themselves again when it fails."""
+        return self._dump(
+            kind,
+            replica=shared_replica(self._config.destination, uuid4().hex[:8]),
+            start=start,
+            accept=shared.segment,
+            report=lambda event: shared.end() if isinstance(event, DumpFailed) else None,
+            may_move=False,
+            lead=shared,
+        )
+
+    def _dump(self, wanted: Wanted, **options: Any) -> Dump:
+        """Return a dump that decodes what is wanted. options: of Dump."""
         config = self._config
-        decode = decoding(config, request)
+        decode = decoding(config, wanted)
 
         def route() -> Upstream:
             now = self._now
@@ -332,25 +387,7 @@ class Upstreams:
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 
-        first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
-        dump = Dump(
-            config,
-            route,
-            replica=replica(
-                config.destination,
-                request.client_id,
-                server_id=config.server_id if first_stream else 0,
-                read=request.read,
-            ),
-            start=request.start,
-            accept=request.accept,
-            await_room=request.await_room,
-            busy=request.busy,
-            report=lambda event: _report(request, event),
-            may_move=not request.read,
-        )
-        with self._dumps_lock:
-            self._dumps.add(dump)
+        dump = Dump(config, route, **options)
         return dump
 
     def _met(self, now: Generation, server: str) -> bool:
@@ -374,6 +411,7 @@ class Upstreams:
         self._now = Generation(config, self._tell, self._claim)
         with self._dumps_lock:
             dumps = tuple(self._dumps)
+        self._shared.end()
         for dump in dumps:
             dump.reroute()
         return self._now

@@ -155,6 +155,17 @@ class Ring:
                 self._room.notify_all()
             return self._available(size)
 
+    @property
+    def full(self) -> bool:
+        """Whether a put has to wait."""
+        with self._lock:
+            return not (self._closed or self._admits())
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything in it was handed out."""
+        return self.get_seq == self.put_seq
+
     def taken_whole(self) -> bool:
         """Return whether what was handed out ends with a whole transaction, or nothing was."""
         with self._lock:

@@ -31,6 +31,7 @@ class Source:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
+        self.shared = False
         self.stopped = 0
 
     def open(self, request: FeedRequest) -> Feed:

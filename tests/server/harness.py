@@ -72,6 +72,7 @@ class PushedFeed:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
+        self.shared = False
 
     def start(self) -> None:
         self.request.connected("pushed")

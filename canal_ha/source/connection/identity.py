@@ -62,6 +62,13 @@ def replica(destination: str, client_id: int, *, server_id: int = 0, read: str =
     )
 
 
+def shared_replica(destination: str, number: str) -> ReplicaIdentity:
+    """Return the identity of a dump that several streams of a destination share. number: unique text."""
+    name = f"canal-ha/{destination}/shared/{number}"
+    uuid = str(uuid5(NAMESPACE, name))
+    return ReplicaIdentity(0, uuid, name if len(name.encode()) <= NAME_BYTES_MAX else f"canal-ha/{uuid}")
+
+
 def free_server_id(identity: ReplicaIdentity, replicas: tuple[Replica, ...], source_server_id: int) -> int | None:
     """Return the first server id that neither the source nor another replica uses; None if the configured one is taken.
 

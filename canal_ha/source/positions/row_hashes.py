@@ -46,7 +46,7 @@ def with_hashed_rows(segment: Segment) -> Segment:
 
     Call it on the thread that decodes: later threads then need not look at the rows again.
     """
-    if segment.ends[-1] <= LARGE or (len(segment) > _FEW and segment.ends[-1] < _MANY_BYTES):
+    if segment.hashed_rows or segment.ends[-1] <= LARGE or (len(segment) > _FEW and segment.ends[-1] < _MANY_BYTES):
         return segment
     frames, ends = memoryview(segment.frames), segment.ends
     if max(map(sub, ends, chain((0,), ends))) <= LARGE:  # sizes of frames, which are larger than their entries

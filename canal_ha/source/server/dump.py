@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -33,8 +33,10 @@ from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.row_hashes import with_hashed_rows
 from canal_ha.source.positions.scan import Scanner
+from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
+ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,37 @@ class _Rerouted(Exception):
     """reroute() was called."""
 
 
+class _Following(Exception):
+    """The stream follows this shared dump, and must leave it before it goes on."""
+
+    def __init__(self, shared: SharedDump) -> None:
+        self.shared = shared
+
+
+class Room(Protocol):
+    """What a shared dump asks about a stream's ring. full: a segment has to wait. drained: the client has all of it."""
+
+    @property
+    def full(self) -> bool: ...
+
+    @property
+    def drained(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """With whom a stream may share a dump.
+
+    dumps: the shared dumps of the destination.
+    kind: see SharedDumps.offer.
+    room: in the stream's ring.
+    """
+
+    dumps: SharedDumps
+    kind: Hashable
+    room: Room
+
+
 class Dump:
     """One stream's dump, from `start` until stopped. Delivers segments in order and none of them twice.
 
@@ -135,6 +168,7 @@ class Dump:
     idle: the source said that nothing newer exists.
     idle_at: `clock` when the source last said so without a delay in a buffer.
     heard_at: `clock` when bytes last came.
+    shared: whether it follows a shared dump.
     """
 
     def __init__(
@@ -150,6 +184,8 @@ class Dump:
         busy: Callable[[bool], None] = lambda busy: None,
         large: LargeEvents = OF_PROCESS,
         may_move: bool = True,
+        sharing: Sharing | None = None,
+        lead: SharedDump | None = None,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -165,6 +201,8 @@ class Dump:
         busy: called with True before the dump decodes a small chunk, and with False after that.
         large: bounds how many large events are received at once.
         may_move: whether to go on in another server's binlog; False ends the dump there.
+        sharing: with whom the stream may share a dump; None: it always has its own.
+        lead: the shared dump that this one is; it hears of every output but segments, which `accept` takes.
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
         """
@@ -174,12 +212,16 @@ class Dump:
         self.idle = False
         self.idle_at = 0.0
         self.heard_at = 0.0
+        self.shared = False
         self._ready_at = 0.0  # when the thread was last ready for more bytes
         self._config = config
         self._source = config.master
         self._replica = replica
         self._route = route
         self._may_move = may_move
+        self._sharing = sharing
+        self._lead = lead
+        self._alone_until = 0.0
         self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
@@ -238,12 +280,23 @@ class Dump:
     # ---- the dump's thread
 
     def _run(self) -> None:
+        try:
+            self._run_connections()
+        finally:
+            if self._sharing:
+                self._sharing.dumps.gone(self._sharing.kind, self)
+
+    def _run_connections(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._dump()
             except (_Stopped, RingClosed):
                 return
             except _Rerouted:
+                continue
+            except _Following as following:
+                self._close()
+                self._follow(following.shared)
                 continue
             except CanalError as error:
                 failure = error
@@ -427,30 +480,89 @@ class Dump:
             match output:
                 case Segment():
                     self._deliver(output)
-                case Passed():
-                    if output.timestamp_ms:  # 0 comes from a heartbeat, which moves the boundary too
-                        self.idle = False
-                        self.last_event_ms = output.timestamp_ms
-                    self._resume.passed(output.journal, output.position, output.timestamp_ms, self._decoder.gtid_set)
-                    self.decoded = self._resume.at
                 case RawPacket():
                     packets.append(output.payload)
-                case Rotated():
-                    self._resume.passed(output.journal, output.position)
-                    self.decoded = self._resume.at
-                case SourceHeartbeat():
-                    self.idle = True
-                    if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
-                        self.idle_at = self.heard_at
                 case SourceFormat():
                     if self._connected:
                         self._report(self._connected)
                         self._connected = None
                 case SourceSaid():
                     self._said(output)
+                case _:
+                    self._pass(output, self._decoder.gtid_set)
         self._go_on()
         self._ready_at = self._clock()
+        if self._sharing and count < SMALL_BYTES and self._ready_at >= self._alone_until:
+            self._share(self._sharing)
         return packets
+
+    def _pass(self, output: Output, gtid: str) -> None:
+        """Note how far the binlog is read. gtid: the set executed so far."""
+        match output:
+            case Passed():
+                if output.timestamp_ms:  # 0 comes from a heartbeat, which moves the boundary too
+                    self.idle = False
+                    self.last_event_ms = output.timestamp_ms
+                self._resume.passed(output.journal, output.position, output.timestamp_ms, gtid)
+                self.decoded = self._resume.at
+            case Rotated():
+                self._resume.passed(output.journal, output.position)
+                self.decoded = self._resume.at
+            case SourceHeartbeat():
+                self.idle = True
+                if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
+                    self.idle_at = self.heard_at
+        if self._lead:
+            self._lead.passed(output, gtid)
+
+    # ---- with a shared dump; see Follower and Leader in shared.py
+
+    @property
+    def boundary(self) -> LogPosition | None:
+        """See Follower."""
+        return self._resume.at if self._resume.all_before else None
+
+    @property
+    def full(self) -> bool:
+        """See Follower."""
+        return self._sharing is not None and self._sharing.room.full
+
+    @property
+    def drained(self) -> bool:
+        """See Follower."""
+        return self._sharing is not None and self._sharing.room.drained
+
+    def take(self, output: Output, gtid: str) -> None:
+        """See Follower."""
+        self.heard_at = self._clock()
+        if isinstance(output, Segment):
+            self._deliver(output)
+        else:
+            self._pass(output, gtid)
+        self._go_on()
+        self._ready_at = self._clock()
+
+    def release(self) -> None:
+        """See Follower."""
+        self._awake.set()
+
+    def check(self) -> None:
+        """See Leader."""
+        self._go_on()
+
+    def _share(self, sharing: Sharing) -> None:
+        """Follow the shared dump if it knows this place."""
+        shared = sharing.dumps.offer(sharing.kind, self)
+        if shared and shared.join(self):
+            raise _Following(shared)
+
+    def _follow(self, shared: SharedDump) -> None:
+        """Follow until released, stopped or rerouted."""
+        self.shared = True
+        self._awake.wait()
+        shared.leave(self)
+        self.shared = False
+        self._alone_until = self._clock() + ALONE_S
 
     def _outputs(self, outputs: Iterator[Output]) -> Iterator[Output]:
         """Yield what was decoded; leave the place of a large event as soon as it is decoded."""

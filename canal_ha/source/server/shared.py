@@ -1,0 +1,300 @@
+"""Shared dumps: streams of one destination that want the same entries, at the same place, read them from one dump.
+
+A stream begins with a dump of its own. When it has decoded what the source has sent, it may follow the shared dump of
+its kind: its own connection ends, and what the shared dump decodes is passed to it. A follower keeps all that it knows
+of its place, so it can leave at any moment: it then goes on as after a broken connection.
+
+A stream joins only at a boundary that the shared dump has passed too, and gets what that dump has decoded since. The
+shared dump keeps its last outputs for this.
+
+A follower whose ring is full is waited for, but only as long as all other followers have something to take, and for a
+second at most. So a slow client delays nobody. If the shared dump fails in any way, all followers leave; it is never
+repaired.
+
+Threads: `take` is called on the thread of the shared dump, or on that of the stream while it joins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Protocol
+
+from canal_ha.decode.outputs import Output, Passed, Rotated
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+
+KEPT_OUTPUTS = 2000  # for streams that join
+KEPT_BYTES = 1 << 20
+UNUSED_S = 5.0  # a shared dump without followers ends
+RETRY_S = 10.0  # between a shared dump that has ended and the next one
+ROOM_S = 1.0  # longest wait for room
+_LOOK_S = 0.002  # at a full ring
+
+
+class Follower(Protocol):
+    """A stream that can follow a shared dump."""
+
+    received_bytes: int
+
+    @property
+    def boundary(self) -> LogPosition | None:
+        """Where everything before was accepted, and nothing behind; None inside a transaction."""
+
+    @property
+    def full(self) -> bool:
+        """Whether it would have to wait for room."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether its client has got everything."""
+
+    def take(self, output: Output, gtid: str) -> None:
+        """Handle what was decoded next. gtid: the set executed so far, as of DumpDecoder.gtid_set."""
+
+    def release(self) -> None:
+        """It follows no longer; any thread."""
+
+
+class Leader(Protocol):
+    """The dump that is shared."""
+
+    received_bytes: int
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def check(self) -> None:
+        """Raise an exception of its own if stop() was called."""
+
+
+class SharedDump:
+    """One shared dump and its followers. See the module.
+
+    server: whose binlog it reads, as in LogPosition.
+    ended: called once, when it has ended.
+    clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        ended: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = server
+        self._on_end = ended
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leader: Leader | None = None
+        self._followers: list[Follower] = []
+        self._left_at = clock()
+        self._counted_bytes = 0
+        self._ended = False
+        # the last outputs, each with the GTID set behind it; the first one has the number `_first`
+        self._kept: deque[tuple[Output, str]] = deque()
+        self._kept_bytes = 0
+        self._first = 0
+        self._boundaries: dict[tuple[str, int], tuple[int, str]] = {}  # the number of the output behind it, GTID set
+
+    @property
+    def followers(self) -> int:
+        """How many streams follow."""
+        return len(self._followers)
+
+    def start(self, leader: Leader) -> None:
+        """Begin. leader: passes its outputs to `segment` and `passed`."""
+        with self._lock:
+            if not self._ended:
+                self._leader = leader
+                leader.start()
+
+    # ---- the followers' threads
+
+    def join(self, follower: Follower) -> bool:
+        """Let a stream follow, if its boundary is known here.
+
+        True: from now on, the stream must decode nothing itself before it has called `leave`.
+        """
+        at = follower.boundary
+        if at is None or at.server != self._server:
+            return False
+        with self._lock:
+            behind, gtid = self._boundaries.get((at.journal, at.offset), (-1, ""))
+            if self._ended or behind < 0 or (gtid and gtid != at.gtid):
+                return False
+            for output, executed in islice(self._kept, behind - self._first, None):
+                if isinstance(output, Segment) and follower.full:
+                    follower.release()  # it has taken a part, so its own decoder is behind
+                    return True
+                follower.take(output, executed)
+            self._followers.append(follower)
+        return True
+
+    def leave(self, follower: Follower) -> None:
+        """Stop to follow. Returns when no call of `take` is under way."""
+        with self._lock:
+            if follower in self._followers:
+                self._remove(follower)
+
+    # ---- the thread of the shared dump
+
+    def segment(self, segment: Segment) -> None:
+        """Pass a segment on; wait for room as the module says. Raises what Leader.check raises."""
+        self._await_room()
+        # the rings of several streams hold it, so none of them may give its memory back
+        self._pass_on(replace(segment, buffers=None), "", segment.ends[-1])
+
+    def passed(self, output: Output, gtid: str) -> None:
+        """Pass anything else on. Ends the dump if nobody has followed for a while."""
+        self._pass_on(output, gtid, 0)
+        if not self._followers and self._clock() - self._left_at > UNUSED_S:
+            self.end()
+
+    def _await_room(self) -> None:
+        leader = self._leader
+        assert leader is not None
+        until = self._clock() + ROOM_S
+        while True:
+            with self._lock:
+                full = [follower for follower in self._followers if follower.full]
+                over = self._clock() >= until or any(each.drained for each in self._followers if each not in full)
+                if full and over:
+                    for follower in full:
+                        self._release(follower)
+                    return
+            if not full:
+                return
+            leader.check()
+            time.sleep(_LOOK_S)
+
+    def _pass_on(self, output: Output, gtid: str, size: int) -> None:
+        with self._lock:
+            self._keep(output, gtid, size)
+            self._count_received()
+            for follower in tuple(self._followers):
+                try:
+                    follower.take(output, gtid)
+                except Exception:  # its own dump meets the same error, if it is one, and reports it
+                    self._release(follower)
+
+    def _keep(self, output: Output, gtid: str, size: int) -> None:
+        self._kept.append((output, gtid))
+        self._kept_bytes += size
+        if isinstance(output, Passed | Rotated):
+            self._boundaries[output.journal, output.position] = self._first + len(self._kept), gtid
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_OUTPUTS or self._kept_bytes > KEPT_BYTES):
+            oldest, _ = self._kept.popleft()
+            self._first += 1
+            if isinstance(oldest, Segment):
+                self._kept_bytes -= oldest.ends[-1]
+            elif isinstance(oldest, Passed | Rotated):
+                at = oldest.journal, oldest.position
+                if at in self._boundaries and self._boundaries[at][0] <= self._first:
+                    del self._boundaries[at]
+
+    def _count_received(self) -> None:
+        """Count what the dump has received for one of the streams, so that the sum over all streams is true."""
+        leader = self._leader
+        if leader is not None and self._followers:
+            self._followers[0].received_bytes += leader.received_bytes - self._counted_bytes
+            self._counted_bytes = leader.received_bytes
+
+    # ---- any thread
+
+    def end(self) -> None:
+        """End the dump for good; all followers go on by themselves. Returns at once."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            for follower in tuple(self._followers):
+                self._release(follower)
+            self._kept.clear()
+            self._boundaries.clear()
+        if self._leader:
+            self._leader.stop()
+        self._on_end()
+
+    # ---- under the lock
+
+    def _release(self, follower: Follower) -> None:
+        self._remove(follower)
+        follower.release()
+
+    def _remove(self, follower: Follower) -> None:
+        self._followers.remove(follower)
+        self._left_at = self._clock()
+
+
+class _Kind:
+    """The streams of one kind that read the newest part of the binlog, and their shared dump."""
+
+    def __init__(self) -> None:
+        self.streams: set[Follower] = set()
+        self.shared: SharedDump | None = None
+        self.not_before = 0.0
+
+
+class SharedDumps:
+    """The shared dumps of one destination. Any thread.
+
+    make: makes the dump of a kind that begins at a boundary. It passes its outputs on, and calls `end` if it fails.
+    clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any, LogPosition, SharedDump], Leader],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kinds: dict[Hashable, _Kind] = {}
+        self._closed = False
+
+    def offer(self, kind: Hashable, follower: Follower) -> SharedDump | None:
+        """Return the shared dump that a stream may join. The second stream of a kind starts it.
+
+        kind: equal for streams that decode the same entries.
+        follower: a stream that has decoded everything that it has received.
+        """
+        with self._lock:
+            of_kind = self._kinds.setdefault(kind, _Kind())
+            of_kind.streams.add(follower)
+            shared, at = of_kind.shared, follower.boundary
+            if shared or at is None or self._closed or len(of_kind.streams) < 2 or self._clock() < of_kind.not_before:
+                return shared
+            shared = of_kind.shared = SharedDump(at.server, ended=lambda: self._over(of_kind), clock=self._clock)
+        shared.start(self._make(kind, at, shared))
+        return shared
+
+    def gone(self, kind: Hashable, follower: Follower) -> None:
+        """The stream has ended, or its source has failed."""
+        with self._lock:
+            of_kind = self._kinds.get(kind)
+            if of_kind is None:
+                return
+            of_kind.streams.discard(follower)
+            if not of_kind.streams and of_kind.shared is None:
+                del self._kinds[kind]
+
+    def end(self, *, close: bool = False) -> None:
+        """End all shared dumps. close: start none from now on."""
+        with self._lock:
+            self._closed = self._closed or close
+            shared = [of_kind.shared for of_kind in self._kinds.values() if of_kind.shared]
+        for each in shared:
+            each.end()
+
+    def _over(self, of_kind: _Kind) -> None:
+        with self._lock:
+            of_kind.shared = None
+            of_kind.not_before = self._clock() + RETRY_S
