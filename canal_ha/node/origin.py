@@ -90,7 +90,7 @@ class FilesOrigin:
             self._server.close()
 
 
-class Wanted(Protocol):
+class ToDecode(Protocol):
     """What a feed is to decode. Attributes: see FeedRequest."""
 
     @property
@@ -107,7 +107,7 @@ class Wanted(Protocol):
 
 
 def decoding(
-    config: InstanceConfig, request: Wanted
+    config: InstanceConfig, request: ToDecode
 ) -> Callable[[Source, LogPosition, TableHistory, str | None, KeptParts | None], Decoder]:
     """Return a function that makes the decoders of one feed, with the filters of the instance and of the client.
 

@@ -28,7 +28,7 @@ from canal_ha.model.privacy import Within
 from canal_ha.model.segment import Source
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.model.tell import Tell
-from canal_ha.node.origin import Wanted, decoding, kept_parts, report
+from canal_ha.node.origin import ToDecode, decoding, kept_parts, report
 from canal_ha.node.snapshot_feed import SnapshotFeed
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
@@ -372,7 +372,7 @@ class Upstreams:
             lead=shared,
         )
 
-    def _dump(self, wanted: Wanted, **options: Any) -> Dump:
+    def _dump(self, wanted: ToDecode, **options: Any) -> Dump:
         """Return a dump that decodes what is wanted. options: of Dump."""
         config = self._config
         decode = decoding(config, wanted)

@@ -515,25 +515,25 @@ class Dump:
         if self._lead:
             self._lead.passed(output, gtid)
 
-    # ---- with a shared dump; see Follower and Leader in shared.py
+    # ---- with a shared dump; see SharingStream and Leader in shared.py
 
     @property
     def boundary(self) -> LogPosition | None:
-        """See Follower."""
+        """See SharingStream."""
         return self._resume.at if self._resume.all_before else None
 
     @property
     def full(self) -> bool:
-        """See Follower."""
+        """See SharingStream."""
         return self._sharing is not None and self._sharing.room.full
 
     @property
     def drained(self) -> bool:
-        """See Follower."""
+        """See SharingStream."""
         return self._sharing is not None and self._sharing.room.drained
 
     def take(self, output: Output, gtid: str) -> None:
-        """See Follower."""
+        """See SharingStream."""
         self.heard_at = self._clock()
         if isinstance(output, Segment):
             self._deliver(output)
@@ -543,7 +543,7 @@ class Dump:
         self._ready_at = self._clock()
 
     def release(self) -> None:
-        """See Follower."""
+        """See SharingStream."""
         self._awake.set()
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ ROOM_S = 1.0  # longest wait for room
 _LOOK_S = 0.002  # at a full ring
 
 
-class Follower(Protocol):
+class SharingStream(Protocol):
     """A stream that can follow a shared dump."""
 
     received_bytes: int
@@ -93,7 +93,7 @@ class SharedDump:
         self._clock = clock
         self._lock = threading.Lock()
         self._leader: Leader | None = None
-        self._followers: list[Follower] = []
+        self._followers: list[SharingStream] = []
         self._left_at = clock()
         self._counted_bytes = 0
         self._ended = False
@@ -117,7 +117,7 @@ class SharedDump:
 
     # ---- the followers' threads
 
-    def join(self, follower: Follower) -> bool:
+    def join(self, follower: SharingStream) -> bool:
         """Let a stream follow, if its boundary is known here.
 
         True: from now on, the stream must decode nothing itself before it has called `leave`.
@@ -137,7 +137,7 @@ class SharedDump:
             self._followers.append(follower)
         return True
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: SharingStream) -> None:
         """Stop to follow. Returns when no call of `take` is under way."""
         with self._lock:
             if follower in self._followers:
@@ -224,20 +224,20 @@ class SharedDump:
 
     # ---- under the lock
 
-    def _release(self, follower: Follower) -> None:
+    def _release(self, follower: SharingStream) -> None:
         self._remove(follower)
         follower.release()
 
-    def _remove(self, follower: Follower) -> None:
+    def _remove(self, follower: SharingStream) -> None:
         self._followers.remove(follower)
         self._left_at = self._clock()
 
 
-class _Kind:
+class _StreamsOfKind:
     """The streams of one kind that read the newest part of the binlog, and their shared dump."""
 
     def __init__(self) -> None:
-        self.streams: set[Follower] = set()
+        self.streams: set[SharingStream] = set()
         self.shared: SharedDump | None = None
         self.not_before = 0.0
 
@@ -257,17 +257,17 @@ class SharedDumps:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._kinds: dict[Hashable, _Kind] = {}
+        self._kinds: dict[Hashable, _StreamsOfKind] = {}
         self._closed = False
 
-    def offer(self, kind: Hashable, follower: Follower) -> SharedDump | None:
+    def offer(self, kind: Hashable, follower: SharingStream) -> SharedDump | None:
         """Return the shared dump that a stream may join. The second stream of a kind starts it.
 
         kind: equal for streams that decode the same entries.
         follower: a stream that has decoded everything that it has received.
         """
         with self._lock:
-            of_kind = self._kinds.setdefault(kind, _Kind())
+            of_kind = self._kinds.setdefault(kind, _StreamsOfKind())
             of_kind.streams.add(follower)
             shared, at = of_kind.shared, follower.boundary
             if shared or at is None or self._closed or len(of_kind.streams) < 2 or self._clock() < of_kind.not_before:
@@ -276,7 +276,7 @@ class SharedDumps:
         shared.start(self._make(kind, at, shared))
         return shared
 
-    def gone(self, kind: Hashable, follower: Follower) -> None:
+    def gone(self, kind: Hashable, follower: SharingStream) -> None:
         """The stream has ended, or its source has failed."""
         with self._lock:
             of_kind = self._kinds.get(kind)
@@ -294,7 +294,7 @@ class SharedDumps:
         for each in shared:
             each.end()
 
-    def _over(self, of_kind: _Kind) -> None:
+    def _over(self, of_kind: _StreamsOfKind) -> None:
         with self._lock:
             of_kind.shared = None
             of_kind.not_before = self._clock() + RETRY_S
