@@ -27,6 +27,7 @@ class _Marks:
         self._name = name
         self._delivery = delivery
         self._repeated = delivery.repeated_rows
+        self._huge_again = delivery.huge_again
         self._acked_again = len(delivery.acked_again)
         self._out_of_order = len(delivery.out_of_order)
         self._flaws = len(delivery.flaws)
@@ -41,6 +42,7 @@ class _Marks:
             java_s=silence_s if name == JAVA else 0.0,
             lost=delivery.lost(min(head, delivery.highest)),
             repeated=delivery.repeated_rows - self._repeated,
+            huge_again=delivery.huge_again - self._huge_again,
             acked_again_s=[began - at for at in delivery.acked_again[self._acked_again :]],
             out_of_order=[f"{name}: {line}" for line in delivery.out_of_order[self._out_of_order :]],
             flaws=[f"{name}: {line}" for line in delivery.flaws[self._flaws :]],

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+HUGE_ROWS = 1000
+"""A transaction with more rows is a huge one."""
+
 
 class Delivery:
     """Rows in order of arrival. Numbers begin at 1.
@@ -28,6 +31,8 @@ class Delivery:
         self.highest = 0
         self.out_of_order: list[str] = []
         self.repeated_rows = 0
+        self.huge_again = 0
+        """How often a huge transaction came again."""
         self.flaws: list[str] = []
         self.acked_again: list[float] = []
         """For each acknowledged transaction that came again: when the last of its rows was acknowledged."""
@@ -75,6 +80,7 @@ class Delivery:
         self._current = number
         if number in self.seen:
             self.repeated_rows += 1
+            self.huge_again += nth == 1 and size > HUGE_ROWS
             after = bisect_left(self._acked, (number - 1 + size, 0.0))
             if nth == 1 and after < len(self._acked):
                 self.acked_again.append(self._acked[after][1])

@@ -189,6 +189,24 @@ def test_a_huge_transaction_takes_its_time() -> None:
     assert violations(run(Observed(Step(5, ("huge", "kill"), 8.0), {"plain": 15.0}, recovery_s=60.0))) == []
 
 
+def test_a_huge_transaction_that_comes_again_takes_its_time() -> None:
+    """A switch soon after a huge transaction can bring it again, to each client."""
+    slow = Observed(SWITCH, {"plain": 25.0}, recovery_s=40.0, repeated=20_000)
+    assert len(violations(run(slow))) == 1
+    assert violations(run(replace(slow, huge_again=1))) == []
+
+
+def test_deliveries_count_the_huge_transactions_that_come_again() -> None:
+    """Each time counts once, also if the client did not get the whole transaction before."""
+    delivery = Delivery()
+    huge = [{"id": number, "nth": number, "size": 2000} for number in range(1, 2001)]
+    delivery.take("a", huge[:1500], 1.0)
+    assert delivery.huge_again == 0
+    delivery.take("b", huge, 2.0)
+    delivery.take("c", huge, 3.0)
+    assert (delivery.huge_again, delivery.flaws) == (2, [])
+
+
 def test_percentiles_are_values_that_occurred() -> None:
     """The 99th of few values is the largest one."""
     assert (percentile([], 99), percentile([3.0, 1.0, 2.0], 50), percentile([3.0, 1.0, 2.0], 99)) == (0.0, 2.0, 3.0)
@@ -205,8 +223,9 @@ def test_the_table_has_a_line_for_each_kind() -> None:
 def test_what_the_clients_have_seen_adds_up() -> None:
     """Counts are added, times kept for each client; only the Java client's is apart."""
     java = Observed(KILL, {}, java_s=10.0, lost=1, repeated=2, flaws=["java: row 1"])
-    both = together([java, Observed(KILL, {"plain": 6.0}, lost=1, repeated=3, acked_again_s=[1.0])])
+    both = together([java, Observed(KILL, {"plain": 6.0}, lost=1, repeated=3, huge_again=2, acked_again_s=[1.0])])
     assert (both.silence_s, both.java_s, both.lost, both.repeated) == ({"plain": 6.0}, 10.0, 2, 5)
+    assert both.huge_again == 2
     assert (both.acked_again_s, both.flaws) == ([1.0], ["java: row 1"])
 
 
