@@ -48,7 +48,8 @@ class LogPosition:
     sub_index: entry within a compressed payload, whose entries share one offset.
     server: identity of the server that wrote this binlog: server_uuid, or server_id on MariaDB; "" when unknown.
     trail: fingerprints of the last delivered transactions, to find the place again in another server's binlog.
-    origins: for each server, the fingerprint of the last transaction that it wrote first and that was read from it.
+    origins: for each server, the fingerprint of the last transaction that it wrote first and that was read from it,
+        and whether a replica that does not keep the order is read.
     mark: text that the client sent with its acknowledgement of this position; "" if none.
     snapshot: progress of the client's snapshot, a JSON object's text; "" if it never had one.
     part: number of the source, from 1, in a merged stream; 0 if there is one source.

@@ -288,6 +288,34 @@ def test_what_the_other_server_wrote_between_two_switches_does_not_come_again(ma
         assert Compared.of(got.ids + rest.ids, writes.written) == NOTHING, node.log_file("example")
 
 
+@pytest.mark.real
+@pytest.mark.nightly("tests/source/test_fingerprints.py and test_matching.py have such a replica, without servers")
+def test_a_row_that_a_parallel_standby_held_back_is_not_lost() -> None:
+    """The standby commits row 6 behind all others. The cursor has only those when the node goes back to the master."""
+    with paired(MySQL, gtid=False) as pair, pair.node().start() as node:
+        pair.replica.stop()
+        pair.standby.execute(
+            "SET GLOBAL replica_preserve_commit_order = OFF", "SET GLOBAL replica_parallel_workers = 2"
+        )
+        pair.replica.start()
+        writes = Writer(pair.master, 1)
+        with pair.standby.connect(autocommit=False) as holding:
+            with Getting(node) as got:
+                assert "reads from" in switched(node, "standby")
+                writes.write(5)
+                got.upto(5)
+                holding.cursor().execute("INSERT INTO shop.t VALUES (6, 'held')")
+                writes.write(40)
+                got.upto(45)
+            assert 6 not in got.ids
+            node.restart()
+            with Getting(node) as rest:
+                assert "reads from" in switched(node, "master")
+                writes.write(1)
+                rest.upto(46)
+        assert Compared.of(got.ids + rest.ids, writes.written).lost == [], node.log_file("example")
+
+
 def switched(node: Node, to: str, destination: str = "example") -> str:
     """Run `canal-ha source switch`, and return its output."""
     command = [PROGRAM, "source", "switch", "--destination", destination, "--to", to, "--conf", str(node.conf)]

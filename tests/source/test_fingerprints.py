@@ -20,6 +20,7 @@ from canal_ha.source.positions import fingerprints, row_hashes
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import (
     KEPT,
+    NO_ORDER,
     ORIGINS,
     Fingerprint,
     Recent,
@@ -370,16 +371,42 @@ def test_a_replica_tells_only_a_time_of_another_server_s_transactions(ordered: b
     recent.add(of_origins((1, first)))
     recent.add(replace(of_origins((1, second), (2, own)), source=there))
     assert recent.fingerprints() == trail_of(first, second, own)
-    assert recent.last_of_origins() == {1: trail_of(first)[0], 2: trail_of(own)[0]}
+    no_order = {} if ordered else {NO_ORDER: Fingerprint.any_since(1060)}
+    assert recent.last_of_origins() == {1: trail_of(first)[0], 2: trail_of(own)[0], **no_order}
     recent.add(replace(of_origins((1, late), (3, late), (1, first)), source=there))
     recent = Recent(recent.trail(), recent.origins())
     since = Fingerprint.any_since(1001)
-    told = {3: since, 1: since} if ordered else {1: trail_of(first)[0]}
+    told = {3: since, 1: since} if ordered else {1: trail_of(first)[0], NO_ORDER: Fingerprint.any_since(1000)}
     assert recent.last_of_origins() == {2: trail_of(own)[0], **told}
     assert since.is_any
     recent.add(of_origins((1, back)))
     assert recent.trail()
     assert recent.last_of_origins()[1] == trail_of(back)[0]
+    assert NO_ORDER not in recent.last_of_origins()
+
+
+def test_a_replica_without_an_order_is_remembered_until_another_server_is_read() -> None:
+    """Also through restarts, its own transactions, and pieces of a transaction of the next server."""
+    server = Server(1)
+    one = server.transactions(ONE)
+    large = server.transactions([["1"], ["2"]])
+    there = Source("there", 3306, "", 2, keeps_order=False)
+    recent = Recent()
+    recent.add(replace(of_origins((2, one)), source=there))
+    assert recent.trail()
+    assert NO_ORDER not in recent.last_of_origins(), "what a server wrote itself is in order"
+    recent.add(replace(of_origins((1, one)), source=there))
+    for _ in range(ORIGINS):
+        recent.add(replace(of_origins((2, one)), source=there))
+        assert recent.trail()
+        recent = Recent(recent.trail(), recent.origins())
+        assert NO_ORDER in recent.last_of_origins()
+    recent.add(large, 0, 2)
+    assert recent.trail()
+    assert NO_ORDER in recent.last_of_origins(), "no transaction of another server has ended"
+    recent.add(large, 2)
+    assert recent.trail()
+    assert NO_ORDER not in recent.last_of_origins()
 
 
 def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int, int] | None:

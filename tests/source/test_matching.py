@@ -131,6 +131,13 @@ def test_a_transaction_before_all_known_ones_is_not_lost_if_the_order_is_not_kep
     assert names(again(named("ABC"), [*old, *named("ABC")], named("E"), ordered=False)) == "XABCE"
 
 
+def test_a_transaction_that_the_old_server_held_back_is_not_lost() -> None:
+    """The old server, a replica without an order, lacked X, but had more later transactions than are known."""
+    there = [*named("AXB"), *(Transaction(f"{number}", 101 + number // 4) for number in range(20))]
+    delivered = [each for each in there if each.name != "X"]
+    assert again(delivered, there, named("E", second=110), ordered=False) == [*there, *named("E", second=110)]
+
+
 def test_what_comes_late_is_dropped_only_while_nothing_comes_again() -> None:
     """B and C are delivered and late: an unknown transaction of their second ends the dropping, a new one does not."""
     assert names(again(named("ABC"), named("A"), named("BCE"))) == "E"

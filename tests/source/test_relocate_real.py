@@ -209,6 +209,42 @@ def test_a_transaction_that_the_new_server_committed_early_is_delivered() -> Non
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_transaction_that_the_old_server_held_back_is_delivered(ordered: bool) -> None:
+    """The old server, a replica, has not committed 0, but later ones, of which the cursor has the last 16.
+
+    ordered: whether the replica keeps the order. If it does, 0 never came, and nothing comes again.
+    """
+    with MariaDB() as server:
+        second = int(time.time())
+
+        def write(*values: int) -> LogPosition:
+            with server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION server_id = 77, timestamp = {second}")
+                for value in values:
+                    cursor.execute(f"INSERT INTO shop.t VALUES ({value})")
+            return newest(server)
+
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int)")
+        with Reading(server, "shop", newest(server)) as reading:
+            at = write(*range(1, 21))
+            reading.wait_rows(20)
+            until(lambda: reading.segments[-1].kinds[-1] == EntryKind.END, what="the end")
+            recent = Recent()
+            for segment in reading.segments:
+                recent.add(replace(segment, source=Source("replica", 3306, "", 78, ordered)))
+        server.execute("RESET MASTER")
+        write(*range(22))
+        cursor = replace(at, timestamp_ms=second * 1000, server_id=77, server="another")
+        cursor = replace(cursor, trail=recent.trail(), origins=recent.origins())
+        with Reading(server, "shop", cursor) as reading:
+            until(lambda: "21" in reading.rows(), what="the last row")
+            assert reading.rows() == [str(value) for value in (range(21, 22) if ordered else range(22))]
+            moved = next(event for event in reading.events if isinstance(event, SourceMoved))
+            assert (moved.found.how, moved.found.ordered) == ("content", ordered)
+
+
+@pytest.mark.real
 def test_a_transaction_that_stayed_open_for_minutes_is_not_skipped() -> None:
     """The old server committed A 300 s after its rows, then B. The new binlog has them at the time of their rows."""
     with MariaDB() as server:

@@ -9,6 +9,8 @@ A transaction's origin is the server that wrote it first. For each origin, the s
 server's own binlog, however old it is. Everything that the origin wrote before this place was delivered. The place is
 the last transaction that was read from the origin's own binlog. If the stream read later ones from a replica, it is a
 time: that of the last one, less the time by which a replica may have another order.
+A replica that does not keep the order can commit a transaction behind many later ones. If the last transactions were
+read from such a replica, the record NO_ORDER says so.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
 ORIGINS = 8  # whose place is kept: 19 characters each
+NO_ORDER = 0  # in the place of an origin; no server that can be read has this id
 DISORDER_S = 60  # the most to expect of a replica that keeps the order; innodb_lock_wait_timeout is 50 s by default
 
 _TIME_BYTES = 4
@@ -376,26 +379,31 @@ class Recent:
     def last_of_origins(self) -> dict[int, Fingerprint]:
         """Return, by server id, up to which transaction of each origin all were delivered, in the origin's own order.
 
-        That one was delivered too, unless it is any since a time. As of the last call of `fingerprints` or `trail`.
+        That one was delivered too, unless it is any since a time. NO_ORDER is among the ids if the last transactions
+        were read from a replica that does not keep the order. As of the last call of `fingerprints` or `trail`.
         """
         return dict(self._last_of)
 
     def _learn(self, unit: Unit[Copied]) -> Fingerprint | None:
         """Return the fingerprint of a unit that comes next of its origin; None if too little of it was copied."""
+        origin, source = unit.origin, unit.entries.source
+        if source.keeps_order:
+            self._last_of.pop(NO_ORDER, None)
+        elif origin != source.server_id:
+            self._keep(NO_ORDER, Fingerprint.any_since(unit.second))
         try:
             fingerprint = unit.fingerprint()
         except LookupError:
             return None
-        origin, source = unit.origin, unit.entries.source
         if origin == source.server_id:
-            self._all_before(origin, fingerprint)
+            self._keep(origin, fingerprint)
         elif source.keeps_order:
             last = self._last_of.get(origin)
             since = Fingerprint.any_since(max(0, fingerprint.second - DISORDER_S))
-            self._all_before(origin, since if last is None or last.second < since.second else last)
+            self._keep(origin, since if last is None or last.second < since.second else last)
         return fingerprint
 
-    def _all_before(self, origin: int, last: Fingerprint) -> None:
+    def _keep(self, origin: int, last: Fingerprint) -> None:
         self._last_of.pop(origin, None)
         self._last_of[origin] = last
         if len(self._last_of) > ORIGINS:

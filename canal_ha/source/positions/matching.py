@@ -93,7 +93,7 @@ class Matching:
         origin: server id where the last one was first written; None if unknown.
         last_of: by server id, a transaction of each origin; all that the origin wrote before it were delivered, and it
             was, too, unless it is any since a time.
-        ordered: whether the other server keeps the order of the transactions of each origin.
+        ordered: whether both servers keep the order of the transactions of each origin.
         """
         self._wanted = fingerprints
         self._origin = origin

@@ -21,7 +21,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.source.connection.flavor import binary_logs
 from canal_ha.source.positions import gtids, locate, truncated
-from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
+from canal_ha.source.positions.fingerprints import NO_ORDER, Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew, Matching
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.positions.scan import Enough, Scanner, packets
@@ -57,6 +57,7 @@ class Relocation:
         server may still get transactions that were delivered before. The server's own transactions are not counted.
     reason: why the place is not exact.
     lags: whether the server's binlog ends before all transactions searched for.
+    ordered: whether both servers keep the order of transactions.
     """
 
     at: LogPosition
@@ -67,6 +68,7 @@ class Relocation:
     again: int | None = 0
     reason: str = ""
     lags: bool = False
+    ordered: bool = True
 
     @property
     def whole(self) -> bool:
@@ -88,14 +90,17 @@ def relocated(
     at: the position on the other server.
     fingerprints: of the last delivered transactions, oldest first.
     last_of: by server id, up to which transaction all were delivered, in that server's own order; that of the new
-        server counts.
+        server counts, and whether NO_ORDER is among them.
     decoder_at: returns a new decoder of the stream that begins at a position.
     now: this machine's clock, seconds since 1970.
     Raises SourceUnavailable, SourceRefused, PositionLost.
     """
+    # a replica without an order may lack a transaction that lies before delivered ones here
+    ordered = scanner.server.keeps_order and NO_ORDER not in last_of
     if scanner.config.decode.gtid_on and at.gtid:
         try:
-            return Relocation(gtids.behind(scanner, at), "GTID set", lags=gtids.lags(scanner, at.gtid))
+            found = gtids.behind(scanner, at)
+            return Relocation(found, "GTID set", lags=gtids.lags(scanner, at.gtid), ordered=ordered)
         except PositionLost:
             # MariaDB refuses a set whose last transaction was never replicated
             if not scanner.server.mariadb or not fingerprints:
@@ -106,7 +111,7 @@ def relocated(
     start = _window(scanner, at, target_ms, now)
     own = scanner.server.server_id
     last_own = {own: last_of[own]} if own in last_of else {}
-    matching = Matching(fingerprints, at.server_id, last_own, ordered=scanner.server.keeps_order)
+    matching = Matching(fingerprints, at.server_id, last_own, ordered=ordered)
     newest_s = max([at.timestamp_ms // 1000, *(fingerprint.second for fingerprint in fingerprints)])
     counted = _Counted(at.server_id, scanner.server.server_id, newest_s)
     complete = True
@@ -122,10 +127,12 @@ def relocated(
     if place is not None:
         goes_on_at = start if place.behind is None else _behind(place.behind)
         reason = "the order of transactions differs between the servers" if place.again else ""
-        return Relocation(goes_on_at, "content", place.expected, place.new, place.missing, place.again, reason)
+        return Relocation(
+            goes_on_at, "content", place.expected, place.new, place.missing, place.again, reason, ordered=ordered
+        )
     lags = counted.ends_before(fingerprints[0].second if fingerprints else newest_s)
     again = counted.again if complete and not counted.ends_before(newest_s) else None
-    return Relocation(start, "time", again=again, reason=reason, lags=complete and lags)
+    return Relocation(start, "time", again=again, reason=reason, lags=complete and lags, ordered=ordered)
 
 
 @dataclass(frozen=True, slots=True)

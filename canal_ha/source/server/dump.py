@@ -382,7 +382,7 @@ class Dump:
         self.decoded = None
         decoder_at = partial(upstream.make_decoder, source, searching=True)
         found = self._current_source.moved(scanner, before, decoder_at)
-        if found.whole and scanner.server.keeps_order and self._resume.all_before:
+        if found.whole and found.ordered and self._resume.all_before:
             # a GTID set has the statements that brought no entry; a search by content says nothing about them
             left = before if found.how == "GTID set" else self._resume.last_delivered
             if left is not None:
