@@ -276,20 +276,47 @@ def test_a_shared_dump_that_ends_before_it_begins_is_not_started() -> None:
     assert not lead.started
 
 
-def test_a_shared_dump_without_followers_ends() -> None:
+def test_a_shared_dump_ends_with_its_last_follower() -> None:
+    """Clients that change their filters all the time cost the source no more dumps than streams."""
+    shared, lead = leading(Clock())
+    at = send(shared, 0)
+    streams = [Stream(at), Stream(at)]
+    assert all(map(shared.join, streams))
+    shared.leave(streams[0])
+    assert [lead.stopped, shared.followers] == [False, 1]
+    shared.leave(streams[1])
+    assert lead.stopped
+    assert [stream.released for stream in streams] == [0, 0]
+
+
+def test_a_shared_dump_that_nobody_follows_ends() -> None:
     """Heartbeats tell it that time passes."""
     clock = Clock()
     shared, lead = leading(clock)
-    stream = Stream(send(shared, 0))
-    assert shared.join(stream)
+    send(shared, 0)
+    assert not lead.stopped
     clock.now += UNUSED_S + 1
     shared.passed(SourceHeartbeat(JOURNAL, STEP), "")
-    assert [lead.stopped, stream.released] == [False, 0]
-    shared.leave(stream)
-    shared.leave(stream)
-    clock.now += UNUSED_S + 1
-    shared.passed(SourceHeartbeat(JOURNAL, STEP), "")
-    assert [lead.stopped, stream.released] == [True, 0]
+    assert lead.stopped
+
+
+def test_nothing_is_kept_of_filters_that_nobody_uses() -> None:
+    """A shared dump ends with the last stream of its kind, and the kind is forgotten."""
+    leads: list[Lead] = []
+
+    def make(kind: int, at: LogPosition, shared: SharedDump) -> Lead:
+        leads.append(Lead())
+        return leads[-1]
+
+    dumps = SharedDumps(make, Clock())
+    for kind in range(50):
+        streams = [Stream(100), Stream(200)]
+        for stream in streams:
+            dumps.offer(kind, stream)
+        for stream in streams:
+            dumps.gone(kind, stream)
+    assert [lead.stopped for lead in leads] == [True] * 50
+    assert dumps.kinds == 0
 
 
 def test_the_second_stream_of_a_kind_starts_a_shared_dump() -> None:
@@ -325,31 +352,37 @@ def test_random_streams_get_every_transaction_once(seed: int, monkeypatch: pytes
     """Streams join, leave, fill up, starve and fail at random, read for themselves meanwhile, and miss nothing."""
     rng, clock = Random(seed), Clock()
     monkeypatch.setattr("canal_ha.source.server.shared.time.sleep", clock.sleep)
-    shared, _ = leading(clock)
+    shared, lead = leading(clock)
     end = send(shared, 0)  # of the binlog
     streams = [Stream(rng.randrange(0, end + 1, STEP)) for _ in range(4)]
     following: set[Stream] = set()
-    for _ in range(120):
+    joined = 0
+    for _ in range(200):
         stream = rng.choice(streams)
         match rng.randrange(6):
             case 0 | 1:
                 end = send(shared, end, size=rng.choice([5, 5, 5, KEPT_BYTES // 3]))
             case 2 if stream not in following and shared.join(stream):
                 following.add(stream)
+                joined += 1
             case 3 if stream in following:
                 shared.leave(stream)
                 following.discard(stream)
             case 4:
                 stream.full, stream.drained = rng.choice([(False, False), (True, False), (False, True)])
-            case 5 if stream not in following and stream.at < end:  # by itself
-                stream.got.append(stream.at)
-                stream.at += STEP
+            case 5 if stream not in following:  # it reads by itself
+                while stream.at < end and rng.random() < 0.98:
+                    stream.got.append(stream.at)
+                    stream.at += STEP
         for each in streams:
             if each.released:
                 each.released = 0
                 following.discard(each)
                 each.inside = False
+        if lead.stopped:
+            assert not following
+            shared, lead = leading(clock)
         clock.now += 0.1
     for stream in streams:
         assert stream.got == list(range(stream.begin, stream.at, STEP))
-    assert end > 10 * STEP
+    assert joined

@@ -7,6 +7,8 @@ of its place, so it can leave at any moment: it then goes on as after a broken c
 A stream joins only at a boundary that the shared dump has passed too, and gets what that dump has decoded since. The
 shared dump keeps its last outputs for this.
 
+A shared dump lasts as long as somebody follows it, so a destination never has more shared dumps than open streams.
+
 A follower whose ring is full is waited for, but only as long as all other followers have something to take, and for a
 second at most. So a slow client delays nobody. If the shared dump fails in any way, all followers leave; it is never
 repaired.
@@ -30,7 +32,7 @@ from canal_ha.model.segment import Segment
 
 KEPT_OUTPUTS = 2000  # for streams that join
 KEPT_BYTES = 1 << 20
-UNUSED_S = 5.0  # a shared dump without followers ends
+UNUSED_S = 5.0  # a shared dump that nobody has followed yet ends
 RETRY_S = 10.0  # between a shared dump that has ended and the next one
 ROOM_S = 1.0  # longest wait for room
 _LOOK_S = 0.002  # at a full ring
@@ -94,7 +96,7 @@ class SharedDump:
         self._lock = threading.Lock()
         self._leader: Leader | None = None
         self._followers: list[SharingStream] = []
-        self._left_at = clock()
+        self._began_at = clock()
         self._counted_bytes = 0
         self._ended = False
         # the last outputs, each with the GTID set behind it; the first one has the number `_first`
@@ -141,7 +143,10 @@ class SharedDump:
         """Stop to follow. Returns when no call of `take` is under way."""
         with self._lock:
             if follower in self._followers:
-                self._remove(follower)
+                self._followers.remove(follower)
+            unused = not self._followers
+        if unused:
+            self.end()
 
     # ---- the thread of the shared dump
 
@@ -152,9 +157,9 @@ class SharedDump:
         self._pass_on(replace(segment, buffers=None), "", segment.ends[-1])
 
     def passed(self, output: Output, gtid: str) -> None:
-        """Pass anything else on. Ends the dump if nobody has followed for a while."""
+        """Pass anything else on. Ends the dump if nobody follows it."""
         self._pass_on(output, gtid, 0)
-        if not self._followers and self._clock() - self._left_at > UNUSED_S:
+        if not self._followers and self._clock() - self._began_at > UNUSED_S:
             self.end()
 
     def _await_room(self) -> None:
@@ -225,12 +230,8 @@ class SharedDump:
     # ---- under the lock
 
     def _release(self, follower: SharingStream) -> None:
-        self._remove(follower)
-        follower.release()
-
-    def _remove(self, follower: SharingStream) -> None:
         self._followers.remove(follower)
-        self._left_at = self._clock()
+        follower.release()
 
 
 class _StreamsOfKind:
@@ -239,7 +240,7 @@ class _StreamsOfKind:
     def __init__(self) -> None:
         self.streams: set[SharingStream] = set()
         self.shared: SharedDump | None = None
-        self.not_before = 0.0
+        self.not_before = 0.0  # for the next shared dump
 
 
 class SharedDumps:
@@ -259,6 +260,11 @@ class SharedDumps:
         self._lock = threading.Lock()
         self._kinds: dict[Hashable, _StreamsOfKind] = {}
         self._closed = False
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of streams there are."""
+        return len(self._kinds)
 
     def offer(self, kind: Hashable, follower: SharingStream) -> SharedDump | None:
         """Return the shared dump that a stream may join. The second stream of a kind starts it.
@@ -283,8 +289,11 @@ class SharedDumps:
             if of_kind is None:
                 return
             of_kind.streams.discard(follower)
-            if not of_kind.streams and of_kind.shared is None:
-                del self._kinds[kind]
+            if of_kind.streams:
+                return
+            del self._kinds[kind]
+        if of_kind.shared:
+            of_kind.shared.end()
 
     def end(self, *, close: bool = False) -> None:
         """End all shared dumps. close: start none from now on."""
