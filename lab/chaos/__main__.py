@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from lab.arguments import count, positive
 from lab.chaos import schedule
 from lab.chaos.faults import faults
 from lab.chaos.run import run
@@ -32,24 +33,28 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, default=1, help="of setting, steps, links and writer (default: 1)")
-    parser.add_argument("--minutes", type=float, default=5.0, help="no step begins later (default: 5)")
-    parser.add_argument("--steps", type=int, help="end after this step")
-    parser.add_argument("--first", type=int, default=1, help="begin with this step")
+    parser.add_argument("--minutes", type=positive, default=5.0, help="no step begins later (default: 5)")
+    parser.add_argument("--steps", type=count, help="end after this step")
+    parser.add_argument("--first", type=count, default=1, help="begin with this step")
     parser.add_argument("--only", default="", help='repeat this step alone, as "kill" or "ddl + kill"')
     parser.add_argument("--schedule", action="store_true", help="print the steps and end")
     parser.add_argument("--flavor", choices=("mysql", "mariadb"), help="instead of the seed's choice")
     parser.add_argument("--metadata", choices=("FULL", "MINIMAL"), help="instead of the seed's choice")
-    parser.add_argument("--huge-mb", type=int, default=64, help="size of a huge transaction (default: 64, up to 1024)")
-    parser.add_argument("--slow", type=float, default=1.0, help="factor of the limits of time, for a loaded machine")
+    parser.add_argument(
+        "--huge-mb", type=count, default=64, help="size of a huge transaction (64; up to 1024)"
+    )
+    parser.add_argument("--slow", type=positive, default=1.0, help="factor of the limits of time, for a loaded machine")
     parser.add_argument("--keep", type=Path, help="copy all logs to this directory at the end")
     options = parser.parse_args(arguments)
     if any(kind not in schedule.WHAT for kind in options.only.split(" + ") if kind):
         parser.error(f"--only {options.only}: unknown fault")
+    if options.steps and options.first > options.steps:
+        parser.error(f"--first {options.first} is behind the last step, {options.steps}")
     if not 0 < options.huge_mb <= 1024:
         parser.error("--huge-mb: 1 to 1024")
-    count = options.steps or max(1, round(options.minutes * 6))
+    steps = options.steps or max(1, round(options.minutes * 6))
     if options.schedule:
-        print(schedule.text(options.seed, count, options.only))
+        print(schedule.text(options.seed, steps, options.only))
         return 0
     setting = schedule.setting(options.seed)
     setting = replace(setting, flavor=options.flavor or setting.flavor, metadata=options.metadata or setting.metadata)

@@ -17,6 +17,7 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
+from lab.arguments import count
 from lab.mutants.mutants import IN_CI, MUTANTS, ROOT, Mutant, NotApplicable
 
 SEEDS = 2000
@@ -28,14 +29,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="the mutants to run (all)")
     parser.add_argument("--ci", action="store_true", help="only those that CI catches on each push")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"most seeds for each mutant ({SEEDS})")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one for each processor)")
+    parser.add_argument("--seeds", type=count, default=SEEDS, help=f"most seeds for each mutant ({SEEDS})")
+    parser.add_argument("--workers", type=count, default=os.cpu_count() or 1, help="processes (one for each processor)")
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)  # in a process of its own
     chosen = parser.parse_args()
     wanted = IN_CI if chosen.ci else chosen.names
     mutants = [mutant for mutant in MUTANTS if not wanted or mutant.name in wanted]
-    if wanted and len(mutants) != len(set(wanted)):
-        parser.error(f"unknown mutant among {', '.join(wanted)}")
+    if unknown := set(wanted) - {mutant.name for mutant in MUTANTS}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; docs/guarantees.md lists all mutants")
     if chosen.run:
         print(json.dumps(_caught(mutants[0], chosen.seeds)))
         return 0
