@@ -1,7 +1,8 @@
 """Mover: hands destinations from node to node, pauses them, and keeps the nodes evenly loaded. Reactor thread.
 
-A node asks for a move by naming the successor in `running`. The owner does the rest, as running.py says. Every node
-asks when an operator wants a move. One node alone also balances the cluster: the first by name of those that could take
+A node asks for a move by naming the successor in `running`. The owner does the rest, as running.py says. Each new owner's
+`running` begins at version 0, so the request also checks the epoch: no claim came between the look and the request.
+Every node asks when an operator wants a move. One node alone also balances the cluster: the first by name of those that could take
 a destination. It moves one destination at a time, and none while nodes come and go.
 """
 
@@ -18,7 +19,7 @@ from canal_ha.cluster.placement import Placed, PlannedMove, plan
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import CanalError, PlacementRefused, TransactionRefused, ZnodeDenied
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create, Delete, SetData
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from canal_ha.zookeeper.race_events import RunningNode
 
 T = TypeVar("T")
@@ -202,14 +203,18 @@ class Mover:
     async def _hand_over(self, move: PlannedMove) -> HandedOver:
         """Name the successor, and wait until it runs the destination."""
         destination = move.destination
+        claimed = await self._session.get(tree.destination(destination))  # before `running`: its version is the epoch
         running = await self._running(destination)
-        if running is None or running.address != move.moved_from or not running.active:
+        if claimed is None or running is None or running.address != move.moved_from or not running.active:
             raise PlacementRefused(f"{move.moved_from} does not run {destination} any more")
         if running.successor:
             raise PlacementRefused(f"{move.moved_from} is handing {destination} to {running.successor} already")
         data = tree.RunningData(move.moved_from, successor=move.moved_to)
         began = self._clock.seconds()
-        await self._change(SetData(tree.running(destination), data.to_bytes(), running.version))
+        await self._change(
+            Check(tree.destination(destination), claimed.version),
+            SetData(tree.running(destination), data.to_bytes(), running.version),
+        )
         await self._waited(lambda: self._has_left(move))
         running = await self._running(destination)
         if running is None or running.address != move.moved_to:
@@ -239,11 +244,11 @@ class Mover:
             await deferLater(self._clock, LOOK_S)
         return True
 
-    async def _change(self, operation: Create | SetData | Delete) -> None:
+    async def _change(self, *operations: Operation) -> None:
         try:
-            await self._session.transaction([operation])
+            await self._session.transaction(operations)
         except TransactionRefused as refused:
-            raise PlacementRefused(f"{operation.path} was changed at the same moment: try again") from refused
+            raise PlacementRefused(f"{refused.path} was changed at the same moment: try again") from refused
 
     async def _running(self, destination: str) -> RunningNode | None:
         return RunningNode.read(await self._session.get(tree.running(destination)))

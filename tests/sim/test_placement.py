@@ -273,3 +273,21 @@ def test_a_request_that_meets_another_is_refused() -> None:
     simulation.run(0.5)
     assert isinstance(request.answer.value, PlacementRefused)
     assert "is handing d0 to" in request.refusal
+
+
+def test_a_move_that_was_decided_before_a_claim_does_not_make_running_name_the_former_owner() -> None:
+    """Each new owner's `running` begins at the same version, so a node that reads it late sees no difference there."""
+    for seed in range(10):
+        simulation = Simulation(seed, timeout_s=2.0, rebalance_delay_s=-1)
+        simulation.run(3.0)
+        giver = owner(simulation)
+        taker, asked = [node for node in simulation.nodes if node is not giver]
+        asked.session.move(1.0)  # to a follower that is a second behind
+        simulation.run(0.3)
+        Request(taker.cluster.mover.move("d0", taker.name))
+        while simulation.runners("d0") != [taker]:
+            simulation.run(0.005)
+        late = Request(asked.cluster.mover.move("d0", taker.name))
+        simulation.run(0.2)
+        simulation.must_run()
+        assert late.refusal.endswith("was changed at the same moment: try again")
