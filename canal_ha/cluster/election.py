@@ -251,6 +251,8 @@ class Election:
                 self._spawn(candidate, self._release(candidate, ticket, epoch))
             case i.OfferDestination(ticket, epoch, successor):
                 self._spawn(candidate, self._release(candidate, ticket, epoch, successor))
+            case i.RewriteRunning(epoch, version):
+                self._spawn(candidate, self._rewrite(candidate, epoch, version))
             case i.WantTurn(step_s):
                 self._turns.want(candidate.destination, step_s)
             case i.DropTurn():
@@ -359,6 +361,20 @@ class Election:
             about = {"successor": successor} if successor else {}
             self._log.info("running.released", destination=destination, node=self._node, **about)
         self._feed(candidate, Released(ticket))
+
+    async def _rewrite(self, candidate: Candidate, epoch: int, version: int) -> None:
+        destination, running = candidate.destination, tree.running(candidate.destination)
+        try:
+            await self._write(
+                [
+                    Check(tree.destination(destination), epoch),
+                    SetData(running, tree.RunningData(self._node).to_bytes(), version),
+                ]
+            )
+        except (TransactionRefused, ZooKeeperUnavailable) as error:
+            self._log.warning("running.not_corrected", destination=destination, error=str(error))
+        else:
+            self._log.warning("running.corrected", destination=destination, node=self._node)
 
     # ---- instances
 

@@ -189,6 +189,14 @@ class OfferDestination:
 
 
 @dataclass(frozen=True, slots=True)
+class RewriteRunning:
+    """Write our address into our `running`, which is at `version`, in a fenced transaction. It has no answer."""
+
+    epoch: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class WantTurn:
     """Join the queue of claims. step_s: see spread.py."""
 
@@ -228,6 +236,7 @@ Command = (
     | ClaimDestination
     | ReleaseDestination
     | OfferDestination
+    | RewriteRunning
     | WantTurn
     | DropTurn
     | Wait

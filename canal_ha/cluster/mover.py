@@ -1,9 +1,9 @@
 """Mover: hands destinations from node to node, pauses them, and keeps the nodes evenly loaded. Reactor thread.
 
-A node asks for a move by naming the successor in `running`. The owner does the rest, as running.py says. Each new owner's
+A node asks for a move by naming the successor in `running`. The owner does the rest, as running.py says. Each claim's
 `running` begins at version 0, so the request also checks the epoch: no claim came between the look and the request.
-Every node asks when an operator wants a move. One node alone also balances the cluster: the first by name of those that could take
-a destination. It moves one destination at a time, and none while nodes come and go.
+Every node asks when an operator wants a move. One node alone also balances the cluster: the first by name of those that
+could take a destination. It moves one destination at a time, and none while nodes come and go.
 """
 
 from __future__ import annotations

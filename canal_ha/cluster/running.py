@@ -7,6 +7,7 @@
                                               └── ours already, or left by us ──┘
 
 A node owns the destination if its session is the ephemeralOwner of `running`; the address in `running` decides nothing.
+Clients follow that address, so an owner corrects a foreign one.
 The data version of `{d}` is the epoch: every claim increments it, and every durable write checks it. When the machine
 does not know the state, it looks again.
 
@@ -38,6 +39,7 @@ from canal_ha.cluster.inputs import (
     LookFailed,
     OfferDestination,
     ReleaseDestination,
+    RewriteRunning,
     StartInstance,
     StopInstance,
     StopReason,
@@ -53,6 +55,7 @@ from canal_ha.zookeeper.race_events import (
     Look,
     NodeEvent,
     Released,
+    RunningNode,
     SessionLost,
     SessionSuspended,
     SessionUp,
@@ -63,7 +66,7 @@ OFFER_S = 2.0  # in which the successor of an orderly hand-over claims; then any
 HOLD_BACK_S = 5.0  # after a requested release: canal's delay; any other node takes the destination meanwhile
 FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
-LOOK_AGAIN_S = 0.5  # after a look without an answer
+LOOK_AGAIN_S = 0.5  # after a look without an answer; and between two corrections of the address in `running`
 JUMP_MOST = 1000  # most extra writes of a `{d}` at version 0 or an earlier one than before, so that no epoch repeats
 HEAD_START_S = 1.5  # of the last owner, which knows the newest cursors, soon after this node's own reconnect
 RECOVERING_SESSIONS = 2.0  # session time-outs after which an owner has given up a session that cannot be resumed
@@ -112,6 +115,7 @@ class Race:
         self._offered_until = 0.0
         self._failures = 0
         self._running_since = 0.0
+        self._rewritten_until = 0.0  # when the address in `running` may be corrected again
         self._last_owner_was_us = False
         self._restore = False  # ZooKeeper lost what this node knew, and does not have it back yet
         self._seen_version = 0  # version of `{d}`, its czxid, and the session in which they were seen
@@ -289,7 +293,16 @@ class Race:
             return self._step_down(StopReason.OPERATOR)
         if event.running.successor not in ("", self._node):
             return self._step_down(StopReason.HAND_OVER, event.running.successor)
-        return []
+        return self._corrected(event.running, now)
+
+    def _corrected(self, running: RunningNode, now: float) -> list[Command]:
+        """Write our address into `running` if it names another node: clients would connect to that one."""
+        if running.address == self._node:
+            return []
+        if now < self._rewritten_until:
+            return [self._wait(self._rewritten_until - now)]
+        self._rewritten_until = now + LOOK_AGAIN_S
+        return [RewriteRunning(self.epoch, running.version), self._wait(LOOK_AGAIN_S)]
 
     def _pause(self) -> list[Command]:
         self.state = RaceState.PAUSED

@@ -760,6 +760,35 @@ def test_a_hand_over_gives_another_node_the_destination() -> None:
     assert first.election.runs(D)
 
 
+@pytest.mark.parametrize("text", [b'{"active":true,"address":"10.0.0.9:11111"}', b"", b"nonsense"])
+def test_running_that_names_another_node_than_the_owner_does_not_stay(text: bytes) -> None:
+    """Somebody has written it with zkCli. The owner writes its address again, and does not stop for it."""
+    stage = Stage()
+    node = stage.running()
+    stage.ensemble.transaction(0, [SetData(tree.running(D), text)])
+    stage.run()
+    assert stage.ensemble.tree[tree.running(D)].data == tree.RunningData(node.name).to_bytes()
+    assert node.owner.reasons == []
+
+
+def test_running_is_corrected_although_the_first_correction_gets_no_answer() -> None:
+    """The owner looks again."""
+    stage = Stage()
+    node = stage.running()
+    sends, node.session.transaction = node.session.transaction, unanswered  # type: ignore[method-assign]  # for a while
+    stage.ensemble.transaction(0, [SetData(tree.running(D), b"")])
+    stage.until(lambda: "running.not_corrected" in node.log.events)
+    node.session.transaction = sends  # type: ignore[method-assign]  # as it was
+    stage.run()
+    assert stage.ensemble.tree[tree.running(D)].data == tree.RunningData(node.name).to_bytes()
+    assert node.owner.reasons == []
+
+
+async def unanswered(operations: Sequence[Operation]) -> tuple[int, ...]:
+    """Get no answer to a transaction."""
+    raise ZooKeeperUnavailable("it took too long")
+
+
 # ---- any order
 
 STEPS = st.sampled_from(

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 import pytest
 
 from canal_ha.cluster import inputs as i
-from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, OFFER_S, Race, RaceState
+from canal_ha.cluster.running import (
+    FAILURE_FIRST_S,
+    GRACE_S,
+    HOLD_BACK_S,
+    LOOK_AGAIN_S,
+    OFFER_S,
+    Race,
+    RaceState,
+)
 from canal_ha.cluster.spread import ORDERLY_STEP_S, VANISHED_STEP_S
 from canal_ha.zookeeper.race_events import (
     Join,
@@ -521,3 +529,33 @@ def test_cursors_that_only_this_node_knows_are_restored_before_a_pause() -> None
     assert paused(player, 41, RunningNode(33, 0, "me")) == []
     player.tell(i.CursorsLoaded())
     assert paused(player, 41, RunningNode(33, 0, "me")) == [i.StopInstance(i.StopReason.PAUSED)]
+
+
+def test_an_owner_corrects_running_that_names_another_node() -> None:
+    """Clients follow the address. A request to hand over to the owner itself goes with it; one to another is met."""
+    player = running(4)
+    for successor in ("", "me"):
+        player.now += 10.0
+        player.tell(NodeEvent(False))
+        rewrite, _ = player.sees(5, RunningNode(MINE, 1, "other", successor=successor))
+        assert rewrite == i.RewriteRunning(5, 1)
+        player.tell(NodeEvent(False))
+        assert player.sees(5, RunningNode(MINE, 2, "me")) == []
+    player.tell(NodeEvent(False))
+    assert player.sees(5, RunningNode(MINE, 3, "other", successor="third")) == [i.StopInstance(i.StopReason.HAND_OVER)]
+
+
+def test_an_owner_corrects_running_again_only_after_a_pause() -> None:
+    """A correction without effect, or a program that writes another address again and again, costs little."""
+    player = running(4)
+    player.tell(NodeEvent(False))
+    player.sees(5, RunningNode(MINE, 1, "other"))
+    began, rewrites = player.now, 0
+    for version in range(2, 12):
+        assert player.waits() > 0.0
+        player.sees(5, RunningNode(MINE, version, "other"))
+        rewrites += player.last(i.RewriteRunning) is not None
+        player.tell(NodeEvent(False))
+        assert kinds(player.sees(5, RunningNode(MINE, version, "other"))) == ["Wait"]
+    assert rewrites == 10
+    assert player.now - began == pytest.approx(10 * LOOK_AGAIN_S)
