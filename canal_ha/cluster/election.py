@@ -120,9 +120,9 @@ class Election:
         candidate = self._candidates.get(destination)
         if candidate is None:
             candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint, self._node))
+            if self._session.connected:  # an earlier race has heard of it
+                self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
         candidate.leaving = False
-        if self._session.connected:
-            self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
         self._feed(candidate, Join())
         self._tell_left(candidate)  # a pending removal need not wait any longer
 

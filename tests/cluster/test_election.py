@@ -789,6 +789,28 @@ async def unanswered(operations: Sequence[Operation]) -> tuple[int, ...]:
     raise ZooKeeperUnavailable("it took too long")
 
 
+def test_a_request_at_a_standby_does_not_delay_its_next_take_over() -> None:
+    """A lazy destination is added again with each SUBSCRIBE. The node does not look again for it."""
+    delays = []
+    for again in (False, True):
+        stage = Stage()
+        stage.running()
+        standby = stage.join()
+        standby.election.add(D)
+        stage.until(lambda standby=standby: standby.state == "STANDBY")  # type: ignore[misc]  # bound at once
+        stage.run(60.0)
+        if again:
+            standby.election.add(D)
+            assert standby.state == "STANDBY"
+            stage.run(0.1)
+        stage.ensemble.transaction(0, [Delete(tree.running(D))])
+        began = stage.world.seconds()
+        stage.node.process.kill()
+        stage.until(lambda standby=standby: standby.election.runs(D))  # type: ignore[misc]  # bound at once
+        delays.append(stage.world.seconds() - began)
+    assert max(delays) < 1.0
+
+
 # ---- any order
 
 STEPS = st.sampled_from(
