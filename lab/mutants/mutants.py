@@ -116,6 +116,18 @@ MUTANTS = (
         "if not (seen.active or paused or now < self._hold_until)",
         "if not (paused or now < self._hold_until)",
     ),
+    Mutant(
+        "a move does not check the epoch",
+        "canal_ha/cluster/mover.py",
+        "            Check(tree.destination(destination), claimed.version),\n",
+        "",
+    ),
+    Mutant(
+        "an owner does not correct running",
+        RUNNING,
+        "        if running.address == self._node:\n",
+        "        if True:\n",
+    ),
     Mutant("pause not looked at", ELECTION, "created, paused is not None)", "created, False)"),
     # cursors
     Mutant("no flush at the stop", INSTANCE, "            await self._last_flush()", "            pass"),

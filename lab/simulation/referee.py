@@ -65,7 +65,8 @@ PROMISES = {
     "own-write-is-no-edit": "An owner does not take its own write for an operator's.",
     "paused-stays-stopped": "A healthy node stops a paused destination, and none starts it before it is resumed.",
     "redelivery-at-boundary": "A new owner begins to deliver at the boundary of a transaction.",
-    "somebody-runs": "When everything works again, exactly one node runs each destination, and `running` names it.",
+    "somebody-runs": "When everything works again, exactly one node runs each destination, and `running` names it."
+    " Nobody but a person makes `running` name a node that does not hold it.",
     "start-is-durable": "A client's first cursor is durable before its SUBSCRIBE is answered.",
     "switch-is-durable": "After a switch of the source, every later owner begins with the new server.",
 }
@@ -142,6 +143,7 @@ class Referee:
         self.nodes: list[Node] = []  # every process so far
         self.writes = self.deliveries = self.rows = 0
         self.owner: dict[str, int] = {}  # session of the newest claim
+        self._named: dict[str, str] = {}  # whom `running` named last
         self.flush_period_ms = 1000
         self._consumers: dict[tuple[str, int], Consumer] = {}
         self._running: dict[str, tuple[Node, Instance]] = {}
@@ -234,12 +236,22 @@ class Referee:
                 self._kept_start.setdefault(destination, (row, self._world.seconds()))
             elif name == "running" and len(parts) == 6 and isinstance(operation, Delete):
                 self._released(destination, session_id)
-            elif name == "running" and len(parts) == 6 and isinstance(operation, SetData):
+            elif name == "running" and len(parts) == 6 and isinstance(operation, Create | SetData):
                 data = RunningData.from_bytes(operation.data)
                 if data.successor and not data.active:
                     self._released(destination, session_id)
+                self._running_written(destination, session_id, data.address)
             elif name == "paused":
                 self._pause(destination, paused=isinstance(operation, Create))
+
+    def _running_written(self, destination: str, session_id: int, address: str) -> None:
+        node = self._ensemble.tree.get(tree.running(destination))
+        holder = next((each.name for each in self.nodes if node is not None and node.owner in each.session.held), "")
+        before, self._named[destination] = self._named.get(destination), address
+        if session_id and holder and address not in (holder, before):  # else a person wrote it
+            self.broke(
+                "somebody-runs", f"{destination}: session {session_id} writes that {address}, not {holder} runs it"
+            )
 
     def _cursor_written(self, destination: str, client_id: int, session_id: int, data: bytes) -> None:
         consumer, source = self.consumer(destination, client_id), self._sources[destination]

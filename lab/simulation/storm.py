@@ -10,10 +10,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from canal_ha.errors import MetaWriteFailed
+from canal_ha.errors import CanalError, MetaWriteFailed
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, SetData, Znode
+from lab.simulation.moves import MoveRequest
 from lab.simulation.node import Node
 from lab.simulation.program import Program
 from lab.simulation.referee import Broken, Referee
@@ -56,6 +57,7 @@ class Simulation:
         self.rebalance_delay_s = rebalance_delay_s
         self.preferred = preferred
         self.random = Random(seed)
+        self._random_moves = Random(f"moves {seed}")  # its own, so that other faults stay where they are
         self.timeout_s = timeout_s
         self.flush_period_ms = flush_period_ms
         self.world = World()
@@ -169,13 +171,38 @@ class Simulation:
             self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
 
     def move_destination(self, destination: str) -> None:
-        """Ask the owner to hand the destination to another node, which may be dead."""
+        """Ask for a move to another node, which may be dead, or write that node into `running`, as a person does.
+
+        Who sees a cluster of the past may ask for a move to the node that runs the destination by now.
+        """
         node = self.ensemble.tree.get(tree.running(destination))
-        if node is not None:
-            owner = tree.RunningData.from_bytes(node.data).address
-            to = self.random.choice([each.name for each in self.nodes if each.name != owner])
-            data = tree.RunningData(owner, successor=to)
-            self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
+        if node is None:
+            return
+        owner, random = tree.RunningData.from_bytes(node.data).address, self._random_moves
+        to = self.random.choice([each.name for each in self.nodes if each.name != owner])
+        if random.random() < 0.2:
+            self.referee.note(f"{destination}: a person writes that {to} runs it")
+            self.ensemble.transaction(0, [SetData(tree.running(destination), tree.RunningData(to).to_bytes())])
+            return
+        lag_s = random.choice((0.0, random.uniform(0.1, self.timeout_s)))
+        to = random.choice((to, owner)) if lag_s else to
+
+        def done(result: object) -> None:
+            self.referee.note(f"{destination}: the move to {to}: {result!r}")
+            if isinstance(result, Exception) and not isinstance(result, CanalError):
+                self.referee.broke("no-surprise", f"the move of {destination} to {to}: {result!r}")
+
+        MoveRequest(
+            self.world,
+            self.ensemble,
+            Random(random.random()),
+            timeout_s=self.timeout_s,
+            lag_s=lag_s,
+            destination=destination,
+            to=to,
+            done=done,
+            log=self.log,
+        )
 
     def pause_destination(self, destination: str, seconds: float) -> None:
         """Keep the destination stopped for a while."""
