@@ -34,6 +34,7 @@ from canal_ha.meta.repository import (
     Subscribed,
     Unsubscribed,
     apply,
+    same_or_filled,
 )
 from canal_ha.meta.write_behind import steps_back
 from canal_ha.model.excerpt import excerpt, some
@@ -306,9 +307,12 @@ class ZnodeBackend:
             match change:
                 case Subscribed(identity):
                     client(identity.client_id)
-                    if identity.filter.strip():
-                        path = tree.client_filter(self._destination, identity.client_id)
-                        put(path, identity.filter.encode())
+                    path = tree.client_filter(self._destination, identity.client_id)
+                    text = same_or_filled(self.durable.clients.get(identity.client_id), identity).filter
+                    if text.strip():
+                        put(path, text.encode())
+                    elif path in self._unanswered or ((there := self._known.get(path)) and there.data):
+                        put(path, b"")  # else the filter of a refused SUBSCRIBE would count for the next owner
                 case CursorMoved(client_id, position):
                     client(client_id)
                     put(tree.cursor(self._destination, client_id), position.to_json(with_type=True).encode())

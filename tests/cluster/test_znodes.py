@@ -300,6 +300,52 @@ def test_a_flush_that_lands_while_its_client_is_idle_is_no_edit() -> None:
     assert (store.cursor(), store.replaced) == (300, [])
 
 
+@pytest.mark.parametrize("lose", ["before", "after", "under way"])
+@pytest.mark.parametrize("again", ["flush", "blank subscribe"])
+def test_the_filter_of_a_refused_subscribe_does_not_come_back_with_the_next_owner(lose: str, again: str) -> None:
+    """The client reads all tables, asks for some, and gets an error. Later its rows of other tables would be left out.
+
+    lose: when the connection was lost.
+    again: which write comes next.
+    """
+    store = Store()
+    meta = Meta("example", store.backend, turn=DeferredLock())
+    store.stage.do(meta.load)
+    everything = ClientIdentity("example", 1001)
+    store.stage.do(lambda: meta.subscribe(everything, at(4)))
+    store.lose = lose
+    with pytest.raises(MetaWriteFailed):
+        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"a\..*"), None))
+    store.stage.pass_time()
+    store.stage.do(meta.flush if again == "flush" else lambda: meta.subscribe(everything, None))
+    store.stage.do(store.land)
+    assert meta.clients() == (everything,)
+    assert Store(store.stage).load().clients == {1001: everything}
+
+
+def test_the_filter_of_a_refused_first_subscribe_does_not_come_back_with_the_next_owner() -> None:
+    """The client was not known before, and subscribes again without a filter."""
+    store = Store()
+    store.load()
+    store.lose = "after"
+    with pytest.raises(MetaWriteFailed):
+        store.write(Subscribed(ClientIdentity("example", 1001, r"a\..*")), CursorMoved(1001, at(4)))
+    store.write(Subscribed(ClientIdentity("example", 1001)), CursorMoved(1001, at(4)))
+    assert store.backend.durable == Store(store.stage).load()
+
+
+def test_a_blank_filter_keeps_the_stored_one() -> None:
+    """Also if a write of the stored one got no answer."""
+    store = subscribed()
+    store.write(Subscribed(ClientIdentity("example", 1001)))
+    assert Store(store.stage).load().clients == {1001: ClientIdentity("example", 1001, r"a\..*")}
+    store = subscribed()
+    lost_under_way(store, Subscribed(ClientIdentity("example", 1001, r"b\..*")))
+    store.write(Subscribed(ClientIdentity("example", 1001)))
+    store.stage.do(store.land)
+    assert Store(store.stage).load().clients == {1001: ClientIdentity("example", 1001, r"a\..*")}
+
+
 def test_a_cursor_put_back_while_a_flush_is_under_way_stays_there() -> None:
     """The flush that lands late does not win over a later write, though the node seemed to hold its bytes already."""
     store = subscribed()
@@ -659,6 +705,19 @@ def test_the_last_owner_writes_a_cursor_again_that_cannot_be_read(restore: bool)
     found = again.load()
     assert (found.cursors, found.unreadable) == ({1001: at(200)}, {})
     assert again.cursor() == 200
+
+
+def test_the_last_owner_makes_a_client_without_a_filter_readable_again() -> None:
+    """Somebody has written a filter into ZooKeeper that cannot be read; the client had none."""
+    store = Store()
+    store.load()
+    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
+    before = store.backend.stored
+    path = tree.client_filter("example", 7)
+    store.stage.do(lambda: store.operator.transaction([Create(path, b"\xff")]))
+    wanted = Snapshot({7: ClientIdentity("example", 7)}, {7: at(5)})
+    assert Store(store.stage, before).load() == wanted
+    assert Store(store.stage).load() == wanted
 
 
 def test_the_process_with_the_lock_of_a_client_id_is_known() -> None:
