@@ -41,11 +41,13 @@ class FileBackend:
         self._meta_file = data_dir / destination / "meta.dat"
         self._start_file = data_dir / destination / "parse.dat"
         self._run_blocking = run_blocking
-        self._written: Snapshot | None = None  # contents of the files; None until they are read
+        self._written: Snapshot | None = None  # what was read or written last; None until the files are read
+        self._certain = False  # the files hold exactly `_written`; after a failed write they may hold more
 
     async def load(self) -> Snapshot:
         """See MetaBackend. Files that do not exist are an empty snapshot."""
         self._written = await self._run_blocking(self._read)
+        self._certain = True
         return self._written
 
     async def write(self, changes: tuple[Change, ...]) -> None:
@@ -54,8 +56,9 @@ class FileBackend:
         if before is None:
             raise MetaUnreadable(f"{self._meta_file}: not written, because it was never read; load it first")
         after = apply(before, changes)
-        await self._run_blocking(lambda: self._store(before, after))
-        self._written = after
+        there, self._certain = before if self._certain else None, False
+        await self._run_blocking(lambda: self._store(there, after))
+        self._written, self._certain = after, True
 
     async def holder(self, client_id: int) -> str:
         """Return "": only clients in a cluster have locks."""
@@ -93,15 +96,16 @@ class FileBackend:
                 cursors[client_id] = LogPosition.from_dict(data["cursor"])
         return clients, cursors
 
-    def _store(self, before: Snapshot, after: Snapshot) -> None:
-        if after.start is not None and after.start != before.start:
+    def _store(self, before: Snapshot | None, after: Snapshot) -> None:
+        """Write the files whose text differs. before: what they hold; None if nobody knows: write all of them."""
+        if after.start is not None and (before is None or after.start != before.start):
             with _writing(self._start_file):
                 _replace(self._start_file, after.start.to_json(with_type=False))
         text = meta_text(self._destination, after)  # equal cursors can differ in what is kept beside them
-        if text != meta_text(self._destination, before):
+        if before is None or text != meta_text(self._destination, before):
             with _writing(self._meta_file):
                 _replace(self._meta_file, text)
-        if after.start is None and before.start is not None:
+        if after.start is None and (before is None or before.start is not None):
             with _writing(self._start_file):
                 self._start_file.unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -28,6 +29,7 @@ from canal_ha.meta.repository import (
     Unsubscribed,
     apply,
 )
+from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 
@@ -183,6 +185,67 @@ def test_full_disk(tmp_path: Path) -> None:
 
     run(story())
     assert loaded(tmp_path) == Snapshot()
+
+
+@pytest.fixture
+def failing_fsync(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function that lets the next fsync of a directory fail, after the file in it has been renamed."""
+    fsync, failing = os.fsync, [False]
+
+    def fail_for_directories(descriptor: int) -> None:
+        if failing[0] and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            failing[0] = False
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    def fail_next() -> None:
+        failing[0] = True
+
+    monkeypatch.setattr(os, "fsync", fail_for_directories)
+    return fail_next
+
+
+def test_a_refused_unsubscribe_does_not_come_back_at_a_restart(
+    tmp_path: Path, failing_fsync: Callable[[], None]
+) -> None:
+    """The renamed file lacks the client although the write failed; the flush after it writes the client again."""
+
+    async def story() -> None:
+        meta = Meta("example", backend(tmp_path), turn=asyncio.Lock())
+        await meta.load()
+        await meta.subscribe(CLIENT, CURSOR)
+        failing_fsync()
+        with pytest.raises(MetaWriteFailed, match=r"meta\.dat: Input/output error"):
+            await meta.unsubscribe(1001)
+        assert [client_id for client_id, _ in await meta.flush()] == [1001]
+
+    run(story())
+    assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {1001: CURSOR})
+
+
+def test_a_refused_start_does_not_come_back_at_a_restart(tmp_path: Path, failing_fsync: Callable[[], None]) -> None:
+    """The next write that succeeds removes it, or stores the start that is still kept."""
+
+    async def story() -> None:
+        files = await written(tmp_path)
+        failing_fsync()
+        with pytest.raises(MetaWriteFailed, match=r"parse\.dat"):
+            await files.write((StartKept(START),))
+        await files.write((Subscribed(CLIENT),))
+        assert loaded_start() is None
+        await files.write((StartKept(START),))
+        failing_fsync()
+        with pytest.raises(MetaWriteFailed, match=r"parse\.dat"):
+            await files.write((StartKept(replace(START, offset=999)),))
+        await files.write((Subscribed(CLIENT),))
+        assert loaded_start() == START
+
+    def loaded_start() -> LogPosition | None:
+        file = tmp_path / "example" / "parse.dat"
+        return LogPosition.from_json(file.read_text()) if file.exists() else None
+
+    run(story())
+    assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {}, START)
 
 
 def test_no_directory(tmp_path: Path) -> None:
