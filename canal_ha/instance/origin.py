@@ -75,7 +75,11 @@ class SourceSwitch(Protocol):
         """Return the facts of this moment. Does not block."""
 
     def switch(self, to: str, reason: str, /) -> str:
-        """Read from another server from now on and return its address. After a CanalError nothing has changed.
+        """Read from another server from now on and return its address.
+
+        The choice is durable first. If the instance stops meanwhile, only the next owner reads from there. After a
+        CanalError nothing has changed; but after MetaWriteFailed a write without an answer can still be done, and the
+        next owner begins with it unless a flush takes it back before.
 
         to: master, standby or other.
         reason: for the log.

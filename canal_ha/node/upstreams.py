@@ -257,9 +257,13 @@ class Upstreams:
         reason: for the log.
 
         The choice is durable before anything changes, so that the next owner of the destination reads from there, too.
+        If the destination stops on this node when it is durable, only the next owner does.
 
-        Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
-        server cannot be read, and MetaWriteFailed, Fenced when the choice cannot be written; nothing has changed then.
+        Raises LocalProtocolError without a server to switch to, and if the destination is stopping. Raises
+        SourceUnavailable, SourceRefused when the other server cannot be read, and Fenced when this node does not own
+        the destination any more. Nothing has changed then. Raises MetaWriteFailed when the choice cannot be written:
+        this node goes on with the old server, but a write without an answer can still be done. The next flush takes it
+        back; if there is none, the next owner begins with the new server.
         """
         return self._switch(to, reason)
 
@@ -292,15 +296,16 @@ class Upstreams:
             self._check_open()
             if self._keep:
                 self._keep((target.address,))
-            new = self._replace(old, config)
-            self._role = role
-            self._switches += 1
-            self._failures.succeeded()
-            self._standby_behind = False
+            if not self._closed:  # else the choice is for the next owner alone
+                self._replace(old, config)
+                self._role = role
+                self._switches += 1
+                self._failures.succeeded()
+                self._standby_behind = False
         if unknown:
-            self._tell("source.standby_unchecked", address=new.address, error=unknown, alarm=True)
-        self._tell("source.switched", old=old.address, new=new.address, role=role.value, reason=reason, alarm=True)
-        return new.address
+            self._tell("source.standby_unchecked", address=target.address, error=unknown, alarm=True)
+        self._tell("source.switched", old=old.address, new=target.address, role=role.value, reason=reason, alarm=True)
+        return target.address
 
     def remember(self, cursor: LogPosition) -> Recent:
         """See SourceSwitch."""
@@ -398,6 +403,7 @@ class Upstreams:
             if now.server in ("", server):
                 now.server = server
                 return True
+            self._check_open()
             new = self._replace(now, now.config)
             new.server = server
             self._switches += 1
@@ -406,7 +412,6 @@ class Upstreams:
 
     def _replace(self, old: Generation, config: InstanceConfig) -> Generation:
         """Put a new generation in the place of this one. The caller holds `_changing`."""
-        self._check_open()
         old.close()  # first, because both keep their table history in one place
         self._now = Generation(config, self._tell, self._claim)
         with self._dumps_lock:

@@ -15,7 +15,7 @@ from itertools import accumulate
 from random import Random
 
 from canal_ha.config.model import InstanceConfig, WhenLost
-from canal_ha.errors import RingClosed, SourceUnavailable
+from canal_ha.errors import LocalProtocolError, RingClosed, SourceUnavailable
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import FeedRequest, Move
 from canal_ha.instance.origin import KeepServers
@@ -25,7 +25,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.segment import Source as SegmentSource
 from canal_ha.source.server.switch import Role, first
-from lab.simulation.threads import Blocked
+from lab.simulation.threads import ANSWERS, Blocked
 from lab.simulation.time import Process, Timer
 
 PIECE_ROWS = 12  # a larger transaction becomes visible in pieces of so many rows
@@ -362,6 +362,7 @@ class MemoryOrigin:
         self.server = source.servers[0]
         self.cut_off = False
         self.closed = False
+        self._interrupted = False
         self.opened: list[MemoryFeed] = []
         self._switches = 0
         self.switching = False  # one switch at a time
@@ -405,6 +406,7 @@ class MemoryOrigin:
 
     def interrupt(self) -> None:
         """See Origin."""
+        self._interrupted = True
 
     def close(self) -> None:
         """See Origin."""
@@ -443,17 +445,21 @@ class MemoryOrigin:
         return SourceFacts(self.server.name, switches=self._switches)
 
     def switch(self, to: str, reason: str, /) -> str:
-        """See SourceSwitch."""
+        """See SourceSwitch. The whole call is made again when the answer to `_keep` is there."""
         other = next(server for server in self.source.servers if server is not self.server)
-        if other.down:
-            raise SourceUnavailable(f"{other.name} does not answer")
+        if not ANSWERS.given:
+            if self._interrupted:
+                raise LocalProtocolError(f"{self._config.destination} is stopping")
+            if other.down:
+                raise SourceUnavailable(f"{other.name} does not answer")
         if self._keep:
-            self._keep((f"{other.name}:3306",))  # the whole call is made again when the answer is there
-        self.server = other
-        self._switches += 1
-        for feed in self.opened:
-            if not feed.stopped:
-                feed.wake()
+            self._keep((f"{other.name}:3306",))
+        if not self._interrupted:
+            self.server = other
+            self._switches += 1
+            for feed in self.opened:
+                if not feed.stopped:
+                    feed.wake()
         return other.name
 
     def remember(self, cursor: LogPosition, /) -> NothingRemembered:

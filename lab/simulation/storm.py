@@ -70,7 +70,7 @@ class Simulation:
         self.fine_since = 0.0  # when the last fault of the ensemble or of a source was over
         self.writing = True
         self._finishing = False
-        self._switches: Counter[str] = Counter()  # of the source, that operators have begun
+        self._switches: Counter[str] = Counter()  # of the source, that operators have begun; also restored backups
         for source in self.sources.values():
             self._write(source)
         self.nodes = [Node(number, self) for number in range(1, nodes + 1)]
@@ -249,6 +249,7 @@ class Simulation:
         for destination in self.destinations:
             self.referee.meddled(destination, self.timeout_s)
         self.ensemble.restore(backup)
+        self._switches.update(self.destinations)  # the answers of those under way say nothing about the backup
         for destination in self.destinations:
             self.referee.restored(destination)
 
@@ -274,9 +275,10 @@ class Simulation:
                 self.referee.note(f"{destination}: {node.name} switches: {answer!r}")
                 if number != self._switches[destination]:
                     return  # another one has begun since then, and is what must last: a paused node answers late
-                if isinstance(answer, str):
-                    self.referee.switched(destination, origin.server)
-                elif not isinstance(answer, MetaWriteFailed) and node in self.runners(destination):
+                if isinstance(answer, str):  # also if the destination stopped on this node meanwhile
+                    chosen = next(server for server in origin.source.servers if server.name == answer)
+                    self.referee.switched(destination, chosen)
+                elif not isinstance(answer, MetaWriteFailed):
                     self.referee.switched(destination, before)
 
             Deferred.fromCoroutine(node.embedded.switch_source(destination, "other")).addBoth(done)

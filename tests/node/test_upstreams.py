@@ -89,12 +89,14 @@ class Stage:
 
     down: servers that no probe reaches.
     probing: called in every probe.
+    keeping: called when a choice has become durable.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, config: InstanceConfig = CONFIG) -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
         self.kept: list[tuple[tuple[str, ...], str]] = []
         self.full = False
+        self.keeping: Callable[[], None] = lambda: None
         self.behind = ""
         self.had: list[LogPosition] = []
         self.down: set[str] = set()
@@ -115,6 +117,7 @@ class Stage:
         if self.full:
             raise MetaWriteFailed("no space left")
         self.kept.append((addresses, self.reads[0]))
+        self.keeping()
 
     def _detect(self, *args: Any, **options: Any) -> FakeDetecting:
         self.detecting.append(FakeDetecting(*args, **options))
@@ -488,6 +491,30 @@ def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: St
     assert dump.reroutes == 0
     assert stage.detecting[0].stopped
     with pytest.raises(CanalError, match="stop"):
+        stage.upstreams.switch("standby", "it was wished")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_switch_that_is_durable_when_the_destination_stops_is_not_called_refused(stage: Stage, failed: bool) -> None:
+    """The next owner begins with the new server, so the answer and the log say so. This node changes nothing more.
+
+    failed: whether the detecting statement asked for the switch, not a person.
+    """
+    dump = stage.dump()
+    stage.keeping = stage.upstreams.interrupt
+    if failed:
+        for _ in range(2):
+            stage.detecting[0].failed(SourceUnavailable("no answer"))
+    else:
+        assert stage.upstreams.switch("standby", "it was wished") == STANDBY
+    assert stage.kept == [((STANDBY,), MASTER)]
+    assert [(facts["old"], facts["new"]) for name, facts in stage.told if name == "source.switched"] == [
+        (MASTER, STANDBY)
+    ]
+    assert "source.lost" not in stage.names
+    assert stage.reads == (MASTER, "master", 0)
+    assert dump.reroutes == 0
+    with pytest.raises(CanalError, match="stopping"):
         stage.upstreams.switch("standby", "it was wished")
 
 
