@@ -265,7 +265,12 @@ class Stream:
     # ---- life
 
     def restart(self) -> None:
-        """Begin again at the cursor, as after a rollback. The client may still acknowledge the batches in flight."""
+        """Begin again at the cursor, as after a rollback. The client may still acknowledge the batches in flight.
+
+        They come again all the same: the new feed begins at the cursor as it is now, because a chunk of a snapshot may
+        stand before their rows in it. To refuse the ACKs would be worse: canal's Java client takes the error for the
+        reply to its next request, and stays one reply behind (docs/protocol.md#out-of-step).
+        """
         was_open = self.state is StreamState.OPEN
         self.era = object()
         self._abandon_ring()

@@ -14,7 +14,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import InitialSnapshot, SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
-from tests.instance.test_regained import OneNode
+from tests.instance.test_regained import OneNode, rows
 from tests.instance.test_stream import now
 
 CLIENT = ClientIdentity("example", 1001)
@@ -113,6 +113,16 @@ def test_the_state_survives_the_node(node: OneNode) -> None:
     node.lose()
     node.claim()
     assert state(node) == replace(begun, phase=SnapshotPhase.PAUSED)
+
+
+def test_an_ack_after_a_request_for_a_snapshot_counts_and_is_not_refused(node: OneNode) -> None:
+    """The Java client would take an error for the reply to its next request. The batch in flight comes again."""
+    now(node.embedded.subscribe(CLIENT))
+    sent = now(node.embedded.get(CLIENT, GetRequest(1, 0.0)))
+    ask(node, SnapshotAction.START, "shop.orders")
+    now(node.embedded.ack(CLIENT, sent.batch_id))
+    assert node.passed(1001) == rows(sent)
+    assert rows(now(node.embedded.get(CLIENT, GetRequest(1, 0.0)))) == rows(sent)
 
 
 def test_the_first_subscription_can_begin_with_the_existing_rows(node: OneNode) -> None:
