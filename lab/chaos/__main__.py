@@ -40,9 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--schedule", action="store_true", help="print the steps and end")
     parser.add_argument("--flavor", choices=("mysql", "mariadb"), help="instead of the seed's choice")
     parser.add_argument("--metadata", choices=("FULL", "MINIMAL"), help="instead of the seed's choice")
-    parser.add_argument(
-        "--huge-mb", type=count, default=64, help="size of a huge transaction (64; up to 1024)"
-    )
+    parser.add_argument("--huge-mb", type=count, default=64, help="size of a huge transaction (64; up to 1024)")
     parser.add_argument("--slow", type=positive, default=1.0, help="factor of the limits of time, for a loaded machine")
     parser.add_argument("--keep", type=Path, help="copy all logs to this directory at the end")
     options = parser.parse_args(arguments)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from lab.chaos.faults import Fault
 from lab.chaos.schedule import Step
 from lab.chaos.stage import DESTINATION, JAVA, Stage
-from lab.chaos.verdict import Observed, Run, together
+from lab.chaos.verdict import Again, Observed, Run, together
 from lab.cluster.delivery import Delivery
 from lab.cluster.fencing import judge
 from lab.cluster.history import transactions
@@ -43,7 +43,12 @@ class _Marks:
             lost=delivery.lost(min(head, delivery.highest)),
             repeated=delivery.repeated_rows - self._repeated,
             huge_again=delivery.huge_again - self._huge_again,
-            acked_again_s=[began - at for at in delivery.acked_again[self._acked_again :]],
+            acked_again=[
+                Again(acked - began, came - began)
+                for acked, came in zip(
+                    delivery.acked_again[self._acked_again :], delivery.came_again[self._acked_again :], strict=True
+                )
+            ],
             out_of_order=[f"{name}: {line}" for line in delivery.out_of_order[self._out_of_order :]],
             flaws=[f"{name}: {line}" for line in delivery.flaws[self._flaws :]],
         )
@@ -53,7 +58,8 @@ def run(
     stage: Stage, steps: Iterable[Step], faults: dict[str, Fault], seconds: float, seed: int, say: Callable[[str], None]
 ) -> Run:
     """Run the steps that fit into the time. faults: by kind; say: gets a line for each step."""
-    result = Run()
+    result = Run(gtid=stage.setting.gtid)
+    begun: list[float] = []
     ends = time.monotonic() + seconds
     marks = [_Marks(*each) for each in stage.deliveries.items()]
     for step in steps:
@@ -72,14 +78,21 @@ def run(
         seen = replace(seen, recovery_s=time.monotonic() - mended)
         marks = [_Marks(*each) for each in stage.deliveries.items()]
         result.observed.append(seen)
+        begun.append(began)
         say(
             f"{step}: without a row {max(seen.silence_s.values()):.2f} s (Java {seen.java_s:.2f} s), recovery"
-            f" {seen.recovery_s:.1f} s, repeated {seen.repeated}, acked again {len(seen.acked_again_s)}, out of order"
+            f" {seen.recovery_s:.1f} s, repeated {seen.repeated}, acked again {len(seen.acked_again)}, out of order"
             f" {len(seen.out_of_order)}, wrong {len(seen.flaws)}, lost {seen.lost}"
         )
         if result.stuck:
             break
     result.fencing = judge(transactions(stage.ensemble), [DESTINATION])
+    to_monotonic = time.monotonic() - time.time()
+    claims = [at + to_monotonic for at in result.fencing.claimed_at]
+    result.observed = [
+        replace(seen, claims_s=[at - began for at in claims])
+        for seen, began in zip(result.observed, begun, strict=True)
+    ]
     return result
 
 

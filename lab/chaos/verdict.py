@@ -11,9 +11,13 @@ from lab.cluster.fencing import Fencing
 
 FLUSH_S = 2.0
 """A crash may repeat what was acknowledged this long before it: the flush period of 1 s, and 1 s for the write."""
+OLD_OWNER_S = 2.0
+"""What a client has acknowledged to the owner before may be noted so long after the next owner's claim."""
 SWITCH_S = 122.0
 """Without GTIDs a switch goes back by fallbackIntervalInSeconds, 60 s. If the other server began to write within that
 time, the last 60 s of the turn before may come again too (docs/positions.md). 2 s: what was not yet flushed."""
+
+_OF_THE_SOURCE = ("hide", "crash", "switch")
 
 # Faults that are not here interrupt no node: what was acknowledged never comes again.
 _PROMISE_S = {
@@ -34,7 +38,7 @@ _PROMISE_S = {
         ),
         FLUSH_S,
     ),
-    **dict.fromkeys(("hide", "crash", "switch"), SWITCH_S),
+    **dict.fromkeys(_OF_THE_SOURCE, SWITCH_S),
 }
 
 BARS_S = {"kill": SESSION_S + 2.0, "stop": 1.0}
@@ -47,6 +51,18 @@ again: that takes as long as reading it the first time."""
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """An acknowledged transaction that came again, in seconds from the beginning of the fault.
+
+    acked_s: when the last of its rows was acknowledged; negative: before the fault.
+    came_s: when it came again.
+    """
+
+    acked_s: float
+    came_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What happened from the end of the step before until the recovery from this one.
 
@@ -55,8 +71,8 @@ class Observed:
     java_s: the same of the Java client.
     recovery_s: from the end of the faults until all was well.
     huge_again: how often a huge transaction came again.
-    acked_again_s: for each acknowledged transaction that came again, how long before the fault it was acknowledged;
-        negative: during it.
+    acked_again: the acknowledged transactions that came again.
+    claims_s: when nodes claimed the destination, in seconds from the beginning of the fault; negative: before it.
     out_of_order, flaws: what the deliveries say, with the client's name in front.
     """
 
@@ -67,7 +83,8 @@ class Observed:
     lost: int = 0
     repeated: int = 0
     huge_again: int = 0
-    acked_again_s: Sequence[float] = ()
+    acked_again: Sequence[Again] = ()
+    claims_s: Sequence[float] = ()
     out_of_order: Sequence[str] = ()
     flaws: Sequence[str] = ()
 
@@ -81,7 +98,7 @@ def together(clients: Sequence[Observed]) -> Observed:
         lost=sum(each.lost for each in clients),
         repeated=sum(each.repeated for each in clients),
         huge_again=sum(each.huge_again for each in clients),
-        acked_again_s=[age for each in clients for age in each.acked_again_s],
+        acked_again=[again for each in clients for again in each.acked_again],
         out_of_order=[line for each in clients for line in each.out_of_order],
         flaws=[line for each in clients for line in each.flaws],
     )
@@ -89,11 +106,12 @@ def together(clients: Sequence[Observed]) -> Observed:
 
 @dataclass(slots=True)
 class Run:
-    """A whole run. stuck: why it ended early; "" if it did not."""
+    """A whole run. stuck: why it ended early; "" if it did not. gtid: whether canal-ha reads by GTID."""
 
     observed: list[Observed] = field(default_factory=list)
     fencing: Fencing = field(default_factory=Fencing)
     stuck: str = ""
+    gtid: bool = False
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -102,16 +120,37 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0.0
 
 
-def promise_s(step: Step) -> float | None:
-    """Return how long before the step the repeated rows may have been acknowledged; None: none may come again."""
+def promise_s(step: Step, *, gtid: bool = False) -> float | None:
+    """Return how long before the step the repeated rows may have been acknowledged; None: none may come again.
+
+    gtid: whether canal-ha reads by GTID. Then a switch repeats nothing by itself (docs/positions.md).
+    """
     known = [_PROMISE_S[fault] for fault in step.faults if fault in _PROMISE_S]
-    return max(known, default=None)
+    allowed = max(known, default=None)
+    return FLUSH_S if gtid and allowed is not None else allowed
 
 
-def outside_promise(seen: Observed) -> int:
-    """Return how many acknowledged transactions came again that should not have."""
-    allowed = promise_s(seen.step)
-    return sum(allowed is None or age > allowed for age in seen.acked_again_s)
+def outside_promise(seen: Observed, *, gtid: bool = False) -> list[Again]:
+    """Return the acknowledged transactions that came again and should not have. gtid: see promise_s."""
+    return [again for again in seen.acked_again if not _may_come_again(again, seen, gtid)]
+
+
+def _may_come_again(again: Again, seen: Observed, gtid: bool) -> bool:
+    """Whether the promises allow it.
+
+    What is acknowledged after the fault began may come again from the next owner: the one before may have been unable
+    to write its cursor. An owner repeats nothing that it has let a client acknowledge, except after a switch.
+    """
+    allowed = promise_s(seen.step, gtid=gtid)
+    if allowed is None:
+        return False
+    if again.acked_s <= 0.0:
+        return -again.acked_s <= allowed
+    if not gtid and any(fault in _OF_THE_SOURCE for fault in seen.step.faults):
+        return True
+    claimed_s = max((at for at in seen.claims_s if 0.0 < at <= again.came_s), default=0.0)
+    late_s = max(OLD_OWNER_S, SESSION_S if "expire" in seen.step.faults else 0.0)  # it serves until its lease ends
+    return again.acked_s <= claimed_s + late_s
 
 
 def violations(run: Run, slow: float = 1.0) -> list[str]:
@@ -130,11 +169,11 @@ def violations(run: Run, slow: float = 1.0) -> list[str]:
             found.append(f"{where}: {seen.lost} rows lost")
         found += [f"{where}: out of order: {line}" for line in seen.out_of_order]
         found += [f"{where}: wrong row: {line}" for line in seen.flaws]
-        if count := outside_promise(seen):
-            oldest = max(seen.acked_again_s)
+        if outside := outside_promise(seen, gtid=run.gtid):
+            oldest = min(again.acked_s for again in outside)
             found.append(
-                f"{where}: {count} acknowledged transactions came again outside the promise, the oldest was"
-                f" acknowledged {oldest:.1f} s before the fault"
+                f"{where}: {len(outside)} acknowledged transactions came again outside the promise, the oldest was"
+                f" acknowledged {abs(oldest):.1f} s {'after' if oldest > 0.0 else 'before'} the beginning of the fault"
             )
     for kind, bar in BARS_S.items():
         reached = percentile(_silences(run, kind), 99)
@@ -155,12 +194,13 @@ def table(run: Run, slow: float = 1.0) -> str:
     lines = [head]
     for name in sorted({seen.step.name for seen in run.observed}):
         group = [seen for seen in run.observed if seen.step.name == name]
+        outside = sum(len(outside_promise(seen, gtid=run.gtid)) for seen in group)
         silences = _silences(run, name)
         lines.append(
             f"{name:22} {len(group):5} {sum(seen.lost for seen in group):5}"
             f" {sum(len(seen.out_of_order) for seen in group):5} {sum(len(seen.flaws) for seen in group):5}"
-            f" {sum(seen.repeated for seen in group):8} {sum(len(seen.acked_again_s) for seen in group):11}"
-            f" {sum(map(outside_promise, group)):7} {percentile(silences, 50):6.2f} {percentile(silences, 99):6.2f}"
+            f" {sum(seen.repeated for seen in group):8} {sum(len(seen.acked_again) for seen in group):11}"
+            f" {outside:7} {percentile(silences, 50):6.2f} {percentile(silences, 99):6.2f}"
             f" {percentile([seen.java_s for seen in group], 99):8.2f} {max(seen.recovery_s for seen in group):8.2f}"
         )
     fencing = run.fencing

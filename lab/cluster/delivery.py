@@ -36,6 +36,8 @@ class Delivery:
         self.flaws: list[str] = []
         self.acked_again: list[float] = []
         """For each acknowledged transaction that came again: when the last of its rows was acknowledged."""
+        self.came_again: list[float] = []
+        """When each of `acked_again` came again."""
         self.active = ""
         self._lock = threading.Lock()
         self._current = 0
@@ -49,7 +51,7 @@ class Delivery:
         with self._lock:
             before, highest = self._current, self.highest
             for row in rows:
-                self._row(row)
+                self._row(row, at)
             if self._inferred and process == self.active and self._current - len(rows) == before:
                 self._acknowledge(before, at)
             self.active = process
@@ -70,7 +72,7 @@ class Delivery:
         if not self._acked or to > self._acked[-1][0]:
             self._acked.append((to, at))
 
-    def _row(self, row: dict[str, Any]) -> None:
+    def _row(self, row: dict[str, Any], at: float) -> None:
         number, nth, size = row["id"], row["nth"], row["size"]
         if flaw := self._flaw(row):
             self.flaws.append(f"row {number}: {flaw}")
@@ -84,6 +86,7 @@ class Delivery:
             after = bisect_left(self._acked, (number - 1 + size, 0.0))
             if nth == 1 and after < len(self._acked):
                 self.acked_again.append(self._acked[after][1])
+                self.came_again.append(at)
         self.seen.add(number)
         self.highest = max(self.highest, number)
 

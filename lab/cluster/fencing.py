@@ -12,23 +12,30 @@ from lab.cluster.history import Operation, Transaction
 
 @dataclass(slots=True)
 class Fencing:
-    """Counts of claims and cursor writes, and lists of wrong writes, which must be empty."""
+    """Counts of claims and cursor writes, and lists of wrong writes, which must be empty.
+
+    claimed_at: when each claim took effect, also those of a node that owned the destination before; seconds since 1970.
+    """
 
     claims: int = 0
     cursor_writes: int = 0
     from_old_epoch: list[str] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
     backwards: list[str] = field(default_factory=list)
+    claimed_at: list[float] = field(default_factory=list)
 
 
 def judge(transactions: Iterable[Transaction], destinations: Iterable[str]) -> Fencing:
     """Follow claims and cursors through the transactions, and return what was found."""
     result = Fencing()
     known = set(destinations)
+    claimed = {(destination, ()) for destination in known}
     owners: dict[str, int] = {}  # destination -> session of the newest claim
     cursors: dict[str, LogPosition] = {}
     for transaction in transactions:
         touched = {operation.path for operation in transaction.operations}
+        if any(operation.kind == "set" and _split(operation.path) in claimed for operation in transaction.operations):
+            result.claimed_at.append(transaction.at)
         for operation in transaction.operations:
             destination, rest = _split(operation.path)
             if destination not in known:

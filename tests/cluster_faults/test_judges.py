@@ -77,6 +77,8 @@ def test_a_write_of_an_earlier_owner_is_found() -> None:
     good = [claim(6), cursor(6, 10), claim(7), cursor(7, 20)]
     result = judge(good, ["d"])
     assert (result.claims, result.cursor_writes) == (2, 2)
+    again = Transaction(9, 7, 5.0, (Operation("set", tree.destination("d")), Operation("set", tree.destination("d"))))
+    assert judge([*good, again, claim(8)], ["d"]).claimed_at == [0.0, 0.0, 5.0, 0.0]  # `running` is there already
     assert (result.from_old_epoch, result.unfenced, result.backwards) == ([], [], [])
     assert len(judge([*good, cursor(6, 30)], ["d"]).from_old_epoch) == 1
     assert len(judge([*good, cursor(7, 30, fenced=False)], ["d"]).unfenced) == 1

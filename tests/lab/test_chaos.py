@@ -16,6 +16,7 @@ from lab.chaos.faults import faults
 from lab.chaos.schedule import Step
 from lab.chaos.source import asks_for_the_binlog, newest_journal, tear
 from lab.chaos.verdict import (
+    Again,
     Observed,
     Run,
     outside_promise,
@@ -29,12 +30,14 @@ from lab.cluster.fencing import Fencing
 from lab.mysql import MySQL
 
 KILL, STOP, SWITCH = Step(1, ("kill",), 8.0), Step(2, ("stop",), 3.0), Step(3, ("switch", "kill"), 8.0)
-GOOD = Observed(KILL, {"plain": 6.5, "holding": 6.6}, java_s=10.0, recovery_s=2.0, repeated=20, acked_again_s=[1.5])
+GOOD = Observed(
+    KILL, {"plain": 6.5, "holding": 6.6}, java_s=10.0, recovery_s=2.0, repeated=20, acked_again=[Again(-1.5, 7.0)]
+)
 
 
-def run(*observed: Observed, fencing: Fencing | None = None, stuck: str = "") -> Run:
+def run(*observed: Observed, fencing: Fencing | None = None, stuck: str = "", gtid: bool = False) -> Run:
     """Return a run that has seen this."""
-    return Run(list(observed), fencing or Fencing(cursor_writes=9), stuck)
+    return Run(list(observed), fencing or Fencing(cursor_writes=9), stuck, gtid)
 
 
 # ---- the schedule
@@ -120,7 +123,7 @@ def test_deliveries_collect_flaws_and_late_acknowledgements() -> None:
     assert delivery.acked_again == []
     delivery.confirm(3, 4.0)
     delivery.take("c", [*three[:2], {**three[2], "c3": 5}], 5.0)
-    assert delivery.acked_again == [4.0]
+    assert (delivery.acked_again, delivery.came_again) == ([4.0], [5.0])
     assert [line.partition(":")[0] for line in delivery.flaws] == ["row 3"]
 
 
@@ -136,7 +139,7 @@ def test_a_run_that_saw_nothing_is_a_violation() -> None:
 
 def test_a_run_within_the_promises_has_no_violations() -> None:
     """Repeated rows of the last flush period are allowed after a crash, and of a minute after a switch."""
-    switch = replace(GOOD, step=SWITCH, silence_s={"plain": 19.0}, acked_again_s=[30.0])
+    switch = replace(GOOD, step=SWITCH, silence_s={"plain": 19.0}, acked_again=[Again(-30.0, 9.0)])
     stop = Observed(STOP, {"plain": 0.4}, recovery_s=3.0)
     assert violations(run(GOOD, stop, switch)) == []
 
@@ -147,9 +150,9 @@ def test_a_run_within_the_promises_has_no_violations() -> None:
         (replace(GOOD, lost=3), "step 1 (kill): 3 rows lost"),
         (replace(GOOD, out_of_order=["java: 9 after 7"]), "out of order: java: 9 after 7"),
         (replace(GOOD, flaws=["plain: row 9: c1 is 4"]), "wrong row: plain: row 9"),
-        (replace(GOOD, acked_again_s=[0.5, 2.5]), "1 acknowledged transactions came again"),
-        (Observed(STOP, {"plain": 0.2}, acked_again_s=[-0.1]), "1 acknowledged transactions came again"),
-        (Observed(Step(4, ("park", "ddl"), 1.0), {"plain": 0.2}, acked_again_s=[0.1]), "came again"),
+        (replace(GOOD, acked_again=[Again(-0.5, 7.0), Again(-2.5, 7.0)]), "1 acknowledged transactions came again"),
+        (Observed(STOP, {"plain": 0.2}, acked_again=[Again(0.1, 0.2)]), "1 acknowledged transactions came again"),
+        (Observed(Step(4, ("park", "ddl"), 1.0), {"plain": 0.2}, acked_again=[Again(-0.1, 1.0)]), "came again"),
         (replace(GOOD, silence_s={"plain": 8.1}), "kill: p99 without a new row is 8.10 s, the bar is 8.00 s"),
         (Observed(STOP, {"plain": 1.1}), "stop: p99 without a new row is 1.10 s, the bar is 1.00 s"),
         (replace(GOOD, recovery_s=20.5), "20.5 s until all was well"),
@@ -176,7 +179,39 @@ def test_limits_of_time_grow_on_a_loaded_machine_and_promises_do_not() -> None:
     """slow multiplies bars, but not the flush period."""
     slow = replace(GOOD, silence_s={"plain": 12.0}, recovery_s=30.0)
     assert violations(run(slow), slow=2.0) == []
-    assert outside_promise(replace(GOOD, acked_again_s=[2.5])) == 1
+    assert len(outside_promise(replace(GOOD, acked_again=[Again(-2.5, 7.0)]))) == 1
+
+
+@pytest.mark.parametrize("fault", ["hide", "crash", "switch"])
+def test_a_switch_that_repeats_a_minute_although_there_are_gtids_is_noticed(fault: str) -> None:
+    """With GTIDs nothing comes again after a switch, except what a crash of a node would repeat, too."""
+    seen = Observed(Step(1, (fault,), 6.0), {"plain": 9.0}, acked_again=[Again(-1.5, 7.0), Again(-30.0, 7.0)])
+    assert violations(run(seen)) == []
+    [line] = violations(run(seen, gtid=True))
+    assert "1 acknowledged transactions came again" in line
+    assert "acknowledged 30.0 s before the beginning of the fault" in line
+    assert table(run(seen, gtid=True)).splitlines()[1].split()[7] == "1"
+
+
+def test_an_owner_that_repeats_what_it_has_let_a_client_acknowledge_is_noticed() -> None:
+    """A node was killed, the next one claimed the destination 6 s later, and an acknowledgement 9 s later got lost."""
+    seen = replace(GOOD, acked_again=[Again(9.0, 12.0)], claims_s=[-40.0, 6.0, 20.0])
+    [line] = violations(run(seen))
+    assert "acknowledged 9.0 s after the beginning of the fault" in line
+    assert violations(run(replace(seen, claims_s=[6.0, 11.0]))) == []
+    assert violations(run(replace(seen, acked_again=[Again(4.0, 12.0)]))) == []
+    assert violations(run(replace(seen, claims_s=[-40.0]))) != []
+    assert violations(run(replace(seen, acked_again=[Again(1.0, 1.5)], claims_s=[]))) == []
+    expired = replace(seen, step=Step(1, ("expire",), 1.0), claims_s=[0.2])
+    assert violations(run(replace(expired, acked_again=[Again(4.0, 5.0)]))) == []
+    assert violations(run(expired)) != []
+
+
+def test_what_a_switch_without_gtids_repeats_may_be_acknowledged_after_the_fault_began() -> None:
+    """The node notices the fault of the source late. With GTIDs it repeats nothing."""
+    seen = Observed(Step(1, ("switch",), 6.0), {"plain": 9.0}, acked_again=[Again(3.0, 7.0)])
+    assert violations(run(seen)) == []
+    assert violations(run(seen, gtid=True)) != []
 
 
 def test_a_combined_step_is_not_held_to_the_bars_of_its_parts() -> None:
@@ -223,10 +258,11 @@ def test_the_table_has_a_line_for_each_kind() -> None:
 def test_what_the_clients_have_seen_adds_up() -> None:
     """Counts are added, times kept for each client; only the Java client's is apart."""
     java = Observed(KILL, {}, java_s=10.0, lost=1, repeated=2, flaws=["java: row 1"])
-    both = together([java, Observed(KILL, {"plain": 6.0}, lost=1, repeated=3, huge_again=2, acked_again_s=[1.0])])
+    both = together(
+        [java, Observed(KILL, {"plain": 6.0}, lost=1, repeated=3, huge_again=2, acked_again=[Again(-1.0, 7.0)])]
+    )
     assert (both.silence_s, both.java_s, both.lost, both.repeated) == ({"plain": 6.0}, 10.0, 2, 5)
-    assert both.huge_again == 2
-    assert (both.acked_again_s, both.flaws) == ([1.0], ["java: row 1"])
+    assert (both.huge_again, both.acked_again, both.flaws) == (2, [Again(-1.0, 7.0)], ["java: row 1"])
 
 
 # ---- the source
