@@ -508,6 +508,7 @@ class ZnodeBackend:
         known, edit = self._known.get(path), self._is_edit(path, node)
         self._remember(path, node)
         if node is None and known is not None:
+            self._known.pop(tree.client_filter(self._destination, client_id), None)  # it may be gone too
             self._lost(client_id, CursorLoss.DELETED)
         elif _is_older(node, known):
             self._lost(client_id, CursorLoss.OLDER)

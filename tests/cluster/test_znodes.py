@@ -466,6 +466,34 @@ def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -
     assert store.replaced == []
 
 
+def test_a_client_deleted_by_hand_keeps_its_filter() -> None:
+    """The owner writes the whole client again. Without its filter, the next owner would send the rows of all tables."""
+    store = Store()
+    store.load()
+    client = ClientIdentity("example", 1001, r"shop\..*")
+    store.write(Subscribed(client), CursorMoved(1001, at(4)))
+    store.stage.pass_time()
+    store.edit(Delete(CURSOR), Delete(tree.client_filter("example", 1001)), Delete(tree.client("example", 1001)))
+    assert store.lost == [(1001, CursorLoss.DELETED)]
+    store.write(Subscribed(client), CursorMoved(1001, at(5)))
+    assert store.cursor() == 5
+    node = store.read(tree.client_filter("example", 1001))
+    assert node is not None
+    assert node.data == client.filter.encode()
+
+
+def test_a_cursor_deleted_by_hand_leaves_the_filter_alone() -> None:
+    """The filter is still there when the owner writes the client again."""
+    store = Store()
+    store.load()
+    client = ClientIdentity("example", 1001, r"shop\..*")
+    store.write(Subscribed(client), CursorMoved(1001, at(4)))
+    store.stage.pass_time()
+    store.edit(Delete(CURSOR))
+    store.write(Subscribed(client), CursorMoved(1001, at(5)))
+    assert store.cursor() == 5
+
+
 def test_a_client_node_made_by_a_client_first_is_no_obstacle() -> None:
     """The store writes into a client's node that canal's client has created as the parent of its `running`."""
     store = Store()
