@@ -58,6 +58,9 @@ class StreamState(Enum):
 
 
 _NEVER = 1 << 62  # the size of a GET that only time ends
+WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
+VOID_MOST = 1000  # batches in flight that another filter chose; each takes some 4 KB
+OPENED_MOST, OPENED_S = 20, 10.0  # feeds that begin in this time; each makes several connections to the source
 
 
 class _Waiting:
@@ -149,6 +152,8 @@ class Stream:
         self._timer: Timer | None = None  # for the first GET whose time will be over, or for one answered meanwhile
         self._timer_at = 0.0
         self._asked_at = reactor.seconds()
+        self._opened: deque[float] = deque(maxlen=OPENED_MOST)  # when the last feeds began, reactor time
+        self._beginning: Timer | None = None  # of a feed that has to wait
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
         self.within = ANYTHING  # of the account that subscribed last
@@ -184,6 +189,8 @@ class Stream:
             return
         if changed:
             self._void_through = max(self._batches.ids, default=self._void_through)
+            if len(self._batches.ids) > VOID_MOST:  # their ACKs would move no cursor anyway
+                self._forget_batches()
             self._abandon_ring()
             self._delivered = self._acked = None
         if opens:
@@ -433,6 +440,17 @@ class Stream:
         self._ring_behind = self._delivered
         self.state, self.error = StreamState.OPEN, None
         self._arm()
+        self._begin(feed)
+
+    def _begin(self, feed: Feed) -> None:
+        """Start a feed, later if too many have begun just now: a client can change its filter all the time."""
+        self._beginning = None
+        now = self._reactor.seconds()
+        due = self._opened[0] + OPENED_S if len(self._opened) == OPENED_MOST else now
+        if due > now:
+            self._beginning = self._reactor.callLater(due - now, lambda: self._begin(feed))
+            return
+        self._opened.append(now)
         feed.start()
 
     def _abandon_ring(self) -> None:
@@ -441,6 +459,9 @@ class Stream:
             self.state = StreamState.PARKED
             return
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
+        if self._beginning:
+            self._beginning.cancel()
+            self._beginning = None
         if self._feed:
             self._feed.stop()
         self._ring.close()
@@ -510,6 +531,8 @@ class Stream:
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000
         waiting = _Waiting(size, until)
+        if len(self._waiting) == WAITING_MOST:
+            self._waiting[0].wake()  # it ends without a batch
         self._waiting.append(waiting)
         self._arm()
         try:

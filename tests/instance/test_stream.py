@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, QuotaReached
 from canal_ha.instance.feed import Feed, FeedRequest, Move
-from canal_ha.instance.stream import Stream, StreamState
+from canal_ha.instance.stream import OPENED_MOST, OPENED_S, VOID_MOST, WAITING_MOST, Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
@@ -436,6 +436,69 @@ def test_each_waiting_get_has_its_own_time() -> None:
     assert over[3:] == ["answered"]
     bench.reactor.advance(0.5)
     assert over[3:] == ["answered", "later"]
+
+
+def test_the_oldest_wait_ends_when_too_many_gets_wait() -> None:
+    """Each GET that wakes looks at all that wait, so thousands would block the reactor."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    over: list[int] = []
+
+    async def ask(number: int) -> None:
+        answer = await bench.stream.get(GetRequest(1000, None))
+        assert answer.batch_id == EMPTY_BATCH_ID
+        over.append(number)
+
+    for number in range(WAITING_MOST + 3):
+        Deferred.fromCoroutine(ask(number))
+    assert over == [0, 1, 2]
+
+
+def test_batches_of_many_filters_do_not_fill_the_memory() -> None:
+    """Each new filter makes a new ring with a whole budget. Too many batches of the old ones are forgotten."""
+    bench = Bench()
+    bench.subscribe()
+    kept = 0
+    for number in range(4 * VOID_MOST // 9):
+        for _ in range(9):
+            if bench.get(1).batch is None:
+                break
+        kept = max(kept, len(bench.stream.in_flight))
+        bench.reactor.advance(10)
+        bench.subscribe(f"shop\\.t{number}")
+    assert VOID_MOST < kept <= VOID_MOST + 9
+    batch = bench.get(9)
+    bench.stream.rollback(0)
+    assert bench.bodies(bench.get(9)) == bench.bodies(batch)
+
+
+def test_a_client_that_changes_its_filter_all_the_time_opens_few_feeds() -> None:
+    """A feed makes several connections to the source. After a burst, the next one begins later, and gets every row."""
+    bench = Bench()
+    started: list[ReplayFeed] = []
+    open_feed = bench.open_feed
+
+    def opened(request: FeedRequest) -> Feed:
+        feed = open_feed(request)
+        start = feed.start
+
+        def began() -> None:
+            started.append(feed)  # type: ignore[arg-type]
+            start()
+
+        feed.start = began  # type: ignore[method-assign]
+        return feed
+
+    bench.stream._open_feed = opened
+    for number in range(500):
+        bench.subscribe(f"shop\\.t{number}")
+    assert len(started) == OPENED_MOST
+    bench.reactor.advance(OPENED_S)
+    assert len(started) == OPENED_MOST + 1
+    assert started[-1] is bench.feeds[-1]
+    assert len(bench.bodies(bench.get())) == 9
 
 
 def test_a_wait_that_is_over_at_once_disturbs_no_other() -> None:
