@@ -12,6 +12,7 @@ conversations of the server. The in-memory ZooKeeper passes the same tests as th
     threads.py     rings whose source does not block a thread
     node.py        a node: its cluster, its instances, and the conversations with its clients
     program.py     a client program
+    moves.py       a move that somebody asks for, by the real Mover
     referee.py     the promises
     storm.py       the faults, and one run from start to end
 """
