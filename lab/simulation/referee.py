@@ -150,7 +150,8 @@ class Referee:
         self._acked: dict[tuple[str, int], tuple[Instance, int]] = {}  # what the running instance let it acknowledge
         self._stopping: dict[str, tuple[Node, Instance, float]] = {}
         self._kept_start: dict[str, tuple[int, float]] = {}  # with the time when it became durable
-        self._chosen: dict[str, Server | None] = {}  # by an operator's switch
+        # the configured master, or what an operator's switch has chosen
+        self._chosen: dict[str, Server | None] = {name: source.servers[0] for name, source in sources.items()}
         self._had_client: set[str] = set()
         self._meddled: dict[str, float] = {}
         self._paused: dict[str, float] = {}  # since when

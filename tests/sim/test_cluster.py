@@ -6,9 +6,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from canal_ha.cluster.inputs import StopReason
+from canal_ha.errors import LocalProtocolError
 from canal_ha.zookeeper import tree
+from lab.simulation.referee import Broken
 from lab.simulation.session import Link
-from lab.simulation.source import Source
+from lab.simulation.source import MemoryOrigin, Source
 from lab.simulation.storm import Simulation
 
 
@@ -181,3 +183,39 @@ def test_destinations_come_and_go() -> None:
     simulation.run(1.0)
     assert simulation.runners("lazy") == [second]
     assert simulation.ensemble.children(tree.destination_members("lazy")) == (second.name,)
+
+
+def switched_during_stops() -> int:
+    """Switch the source while its node stops. Return how often only the next owner did it. Raises Broken."""
+    by_the_next = 0
+    for seed in range(20):
+        simulation = Simulation(seed)
+        simulation.run(4.0)
+        (owner,) = simulation.runners("d0")
+        origin = owner.origins["d0"]
+        before = origin.server
+        simulation.slow_leader(1.0, 0.8)
+        simulation.switch_source("d0")
+        simulation.run(0.01 + seed * 0.02)
+        simulation.stop_in_order(simulation.nodes.index(owner))
+        simulation.run(simulation.timeout_s + 4.0)
+        (successor,) = simulation.runners("d0")
+        by_the_next += origin.server is before and successor.origins["d0"].server is not before
+    return by_the_next
+
+
+def test_a_switch_during_a_stop_is_answered_with_what_the_next_owner_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the choice is durable, the answer names the new server. The simulation notices an answer that denies it."""
+    assert switched_during_stops() > 0
+    switch = MemoryOrigin.switch
+
+    def deny(origin: MemoryOrigin, to: str, reason: str, /) -> str:
+        before = origin.server
+        answer = switch(origin, to, reason)
+        if origin.server is before:
+            raise LocalProtocolError("d0 is stopping")
+        return answer
+
+    monkeypatch.setattr(MemoryOrigin, "switch", deny)
+    with pytest.raises(Broken, match="switch-is-durable"):
+        switched_during_stops()
