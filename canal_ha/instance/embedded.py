@@ -189,14 +189,18 @@ class Embedded:
         """See Instance.ack. Raises NotRunningHere."""
         await (await self._instance(identity)).ack(identity, batch_id, mark)
 
-    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+    async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
         """See Instance.rollback. Raises NotRunningHere."""
         await self._demanded(identity)
-        await (await self._instance(identity)).rollback(identity, batch_id)
+        await (await self._instance(identity)).rollback(identity, batch_id, unasked=unasked)
 
     async def in_flight(self, identity: ClientIdentity) -> tuple[int, ...]:
         """See Instance.in_flight. Raises NotRunningHere."""
         return (await self._instance(identity)).in_flight(identity)
+
+    async def entries_in_flight(self, identity: ClientIdentity) -> int:
+        """See Instance.entries_in_flight. Raises NotRunningHere."""
+        return (await self._instance(identity)).entries_in_flight(identity)
 
     async def _start_of(self, destination: str) -> None:
         """Wait until a start under way has succeeded or failed."""

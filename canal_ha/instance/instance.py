@@ -369,6 +369,10 @@ class Instance:
         """Return the ids of the client's batches in flight, oldest first. Raises NotSubscribed, NotRunningHere."""
         return self._subscribed(identity).in_flight
 
+    def entries_in_flight(self, identity: ClientIdentity) -> int:
+        """Return how many entries the client's batches in flight have. Raises NotSubscribed, NotRunningHere."""
+        return self._subscribed(identity).entries_in_flight
+
     async def tables(self) -> Sequence[tuple[str, str]]:
         """Return schema and name of the source's tables. Raises what Origin.tables raises."""
         self._check()
@@ -418,12 +422,15 @@ class Instance:
         await self._flush_now(client_id)
         return state
 
-    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does."""
+    async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
+        """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does.
+
+        unasked: the client has not asked for it, so its era ends.
+        """
         self._check()
         stream = self._streams.get(identity.client_id)
         if stream:
-            stream.rollback(batch_id)
+            stream.rollback(batch_id, unasked=unasked)
 
     async def read_from(
         self,

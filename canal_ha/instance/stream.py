@@ -217,7 +217,7 @@ class Stream:
         batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
-        batch_id = self._batches.open(batch.range)
+        batch_id = self._batches.open(batch.range, batch.entries)
         self._delivered_at[batch_id] = self._reactor.seconds()
         if self._recent:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
@@ -251,13 +251,16 @@ class Stream:
         if old and new:
             self._snapshot_rate.acknowledged(old, new)
 
-    def rollback(self, batch_id: int) -> None:
+    def rollback(self, batch_id: int, *, unasked: bool = False) -> None:
         """Forget all batches in flight, so that the next GET starts behind the last acknowledged batch.
 
         batch_id: 0, or the oldest batch. The ring rewinds as a whole, so this forgets the later batches too.
+        unasked: the client has not asked for it, so its era ends.
         """
         if batch_id:
             self._batches.rollback(batch_id)
+        if unasked:
+            self.era = object()
         self._forget_batches()
         self._delivered = self._acked
         if self._ring is None:
@@ -606,6 +609,11 @@ class Stream:
     def in_flight(self) -> tuple[int, ...]:
         """Ids of the batches in flight, oldest first."""
         return self._batches.ids
+
+    @property
+    def entries_in_flight(self) -> int:
+        """How many entries the batches in flight have."""
+        return self._batches.entries
 
     @property
     def drained(self) -> bool:

@@ -13,12 +13,12 @@ class Batches:
     def __init__(self, client_id: int, ids: Numbers) -> None:
         self._client_id = client_id
         self._ids = ids
-        self._open: dict[int, PositionRange] = {}  # in order of ids
+        self._open: dict[int, tuple[PositionRange, int]] = {}  # with the number of entries, in order of ids
 
-    def open(self, range: PositionRange) -> int:
-        """Record a batch as handed out and return its id."""
+    def open(self, range: PositionRange, entries: int) -> int:
+        """Record a batch as handed out and return its id. entries: how many it has."""
         batch_id = self._ids.take()
-        self._open[batch_id] = range
+        self._open[batch_id] = range, entries
         return batch_id
 
     def ack(self, batch_id: int) -> PositionRange:
@@ -28,7 +28,7 @@ class Batches:
         earlier stream of the client may have handed it out.
         """
         self._check("ack", batch_id)
-        return self._open.pop(batch_id)
+        return self._open.pop(batch_id)[0]
 
     def rollback(self, batch_id: int) -> None:
         """Forget the oldest batch and all later ones, because the ring rewinds as a whole. Raises as `ack` does."""
@@ -43,6 +43,11 @@ class Batches:
     def ids(self) -> tuple[int, ...]:
         """Ids of the batches in flight, ascending."""
         return tuple(self._open)
+
+    @property
+    def entries(self) -> int:
+        """How many entries the batches in flight have."""
+        return sum(entries for _, entries in self._open.values())
 
     def _check(self, verb: str, batch_id: int) -> None:
         if batch_id not in self._open:

@@ -1,12 +1,32 @@
-"""Consumers: which connection consumes with a client id now. Reactor thread.
+"""Consumers: which connection consumes with a client id now, and which GETs have to wait for it. Reactor thread.
 
-A client whose network fails connects again while the node still holds the old connection. Nobody receives, and nobody
-acknowledges, what the node gives to the old one from then on.
+A client whose network fails connects again while the node still holds its old connection. Nobody receives, and nobody
+acknowledges, what the node gives to the old one from then on. So the GETs that wait there end without a batch when the
+client begins on another connection, and what that one takes back by a roll-back comes there first: until it has all of
+it, the GETs of older connections get nothing. Then the connections of a client id share its rows, as with canal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 from canal_ha.model.identity import ClientIdentity, ClientKey
+
+
+@dataclass(slots=True)
+class _TakenBack:
+    """What a roll-back takes back.
+
+    connection: gets it first.
+    entries: how many are left to get.
+    under_way: whether the roll-back is not over.
+    """
+
+    connection: object
+    entries: int
+    under_way: bool = True
 
 
 class Consumers:
@@ -15,26 +35,118 @@ class Consumers:
     def __init__(self) -> None:
         self._newest: dict[ClientKey, object] = {}  # the connection that consumes
         self._clients: dict[object, set[ClientKey]] = {}  # connection -> what it began to consume
+        self._alone: dict[ClientKey, object] = {}  # the connection that alone was given batches since it began
+        self._taken_back: dict[ClientKey, _TakenBack] = {}
+        self._waiting: dict[ClientKey, dict[object, Callable[[], None]]] = {}  # what ends a GET of a connection
 
     def began(self, identity: ClientIdentity, connection: object) -> None:
-        """Note that a connection has subscribed or rolled back, and so expects every row that is not acknowledged."""
-        self.removed(identity)
-        self._newest[identity.key] = connection
-        self._clients.setdefault(connection, set()).add(identity.key)
+        """Note that a connection has subscribed or rolled back. The GETs of others that wait end without a batch."""
+        key = identity.key
+        self._forget(key)
+        self._newest[key] = self._alone[key] = connection
+        self._clients.setdefault(connection, set()).add(key)
+        if key in self._taken_back and self._taken_back[key].connection is not connection:
+            self._release(key)  # this one may never ask for it
+        self._end_others(key, connection)
 
     def another(self, identity: ClientIdentity, connection: object) -> bool:
         """Return whether another connection, which is not known to be lost, consumes with the client id."""
         return self._newest.get(identity.key, connection) is not connection
 
+    def newest(self, identity: ClientIdentity) -> object | None:
+        """Return the connection that consumes with the client id; None if none is known."""
+        return self._newest.get(identity.key)
+
+    def alone(self, identity: ClientIdentity, connection: object) -> bool:
+        """Return whether a connection has begun, and no other one has begun or was given a batch since."""
+        return self._alone.get(identity.key) is connection
+
     def removed(self, identity: ClientIdentity) -> None:
         """Forget who consumes with a client id."""
-        connection = self._newest.pop(identity.key, None)
-        if connection is not None:
-            self._clients[connection].discard(identity.key)
-            if not self._clients[connection]:
-                del self._clients[connection]
+        self._forget(identity.key)
+        self._release(identity.key)
 
     def lost(self, connection: object) -> None:
         """Forget a connection."""
-        for client in self._clients.pop(connection, ()):
-            del self._newest[client]
+        for key in tuple(self._clients.get(connection, ())):
+            self._forget(key)
+            if key in self._taken_back and self._taken_back[key].connection is connection:
+                self._release(key)
+
+    # ---- roll-backs
+
+    @contextmanager
+    def rolling_back(self, identity: ClientIdentity, connection: object, entries: int) -> Iterator[None]:
+        """Carry out a roll-back inside, for a connection. An error leaves things as they were.
+
+        entries: how many are taken back.
+        """
+        key, before = identity.key, self._taken_back.get(identity.key)
+        back = self._taken_back[key] = _TakenBack(connection, entries)
+        self._end_others(key, connection)
+        try:
+            yield
+        except BaseException:
+            if self._taken_back.get(key) is back:
+                self._release(key)
+                if before and self._newest.get(key) is before.connection:
+                    self._taken_back[key] = before
+            raise
+        back.under_way = False
+        if self._taken_back.get(key) is back and back.entries <= 0:
+            self._release(key)
+
+    def gave_up(self, identity: ClientIdentity, connection: object) -> None:
+        """A connection does not want any more what it has taken back."""
+        back = self._taken_back.get(identity.key)
+        if back and back.connection is connection:
+            self._release(identity.key)
+
+    def keeps_back(self, identity: ClientIdentity, connection: object) -> bool:
+        """Return whether another connection has to get first what it has taken back."""
+        back = self._taken_back.get(identity.key)
+        return back is not None and back.connection is not connection
+
+    def gave(self, identity: ClientIdentity, connection: object, entries: int) -> None:
+        """Note that a connection gets a batch. entries: of the batch."""
+        key = identity.key
+        if self._alone.get(key, connection) is not connection:
+            del self._alone[key]
+        back = self._taken_back.get(key)
+        if back and back.connection is connection:
+            back.entries -= entries
+            if back.entries <= 0 and not back.under_way:
+                self._release(key)
+
+    @contextmanager
+    def waiting(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> Iterator[None]:
+        """Carry out a GET inside. end: makes it end without a batch."""
+        gets = self._waiting.setdefault(identity.key, {})
+        gets[connection] = end
+        try:
+            yield
+        finally:
+            del gets[connection]
+            if not gets and self._waiting.get(identity.key) is gets:
+                del self._waiting[identity.key]
+
+    # ---- inside
+
+    def _forget(self, key: ClientKey) -> None:
+        self._alone.pop(key, None)
+        connection = self._newest.pop(key, None)
+        if connection is not None:
+            self._clients[connection].discard(key)
+            if not self._clients[connection]:
+                del self._clients[connection]
+
+    def _release(self, key: ClientKey) -> None:
+        """Nothing is kept back any more: the GETs that wait for that end, and their clients ask again."""
+        back = self._taken_back.pop(key, None)
+        if back:
+            self._end_others(key, back.connection)
+
+    def _end_others(self, key: ClientKey, connection: object) -> None:
+        for other, end in tuple(self._waiting.get(key, {}).items()):
+            if other is not connection:
+                end()

@@ -4,7 +4,8 @@
 and not a Deferred of its own: most steps wait for nothing, and a step that waits costs one callback.
 
 When the client goes, a waiting GET is cancelled. Acknowledgements and rollbacks that the client sent before are still
-carried out. What this connection was given while the client already had another one is delivered again there.
+carried out. What this connection was given while the client already had another one is delivered again there; see
+`consumers.py` for what it is not given.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from canal_ha.errors import (
     NotSubscribed,
     RemoteProtocolError,
 )
+from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity, ClientKey
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
@@ -52,6 +55,7 @@ from canal_ha.wire.server_session import ConversationState, Reply, ServerSession
 LOG = logs.get(__name__)
 LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
 LATE_S = 1.0  # how long a client may take to read why its connection ends
+KEPT_BACK_S = 10.0  # how long a GET waits at most while another connection has to get rows first
 TURN_S = 0.001  # how long requests that are here already are carried out before other connections get their turn
 ACTIONS = {Subscribe: "subscribe", Unsubscribe: "unsubscribe", ReadFrom: "read", Get: "get"}  # as the audit names them
 
@@ -125,6 +129,8 @@ class Conversation:
         self._awaited: Deferred[Any] | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
         self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
+        self._told_begins = False  # it has begun to consume since it was told
+        self._passed_over = False  # the GET that waits ends without a batch
         self._login: Timer | None = None  # until the client has logged in
         self._ahead_bytes = 0  # as the budget knows it
         self._turn_began = 0.0
@@ -301,10 +307,12 @@ class Conversation:
         """Roll back if some of these batches are still in flight. Nobody received them, so nobody acknowledges them."""
         if not self._shared.consumers.another(identity, self):
             return  # the next connection begins with a roll-back, if the client wants the rows again
-        destinations = self._shared.destinations
+        destinations, consumers = self._shared.destinations, self._shared.consumers
         with suppress(CanalError):
             if batches.intersection(await destinations.in_flight(identity)):
-                await destinations.rollback(identity, 0)
+                entries = await destinations.entries_in_flight(identity)
+                with consumers.rolling_back(identity, consumers.newest(identity), entries):
+                    await destinations.rollback(identity, 0, unasked=True)
                 if self._may_log():
                     client = {"destination": identity.destination, "client_id": identity.client_id}
                     LOG.info("batches.delivered_again", channel=self._session.channel, **client)
@@ -381,13 +389,12 @@ class Conversation:
                         self._astray.get(identity.key, set()).discard(request.batch_id)
                 case Rollback():
                     self._unacked.clear()
-                    self._astray.pop(identity.key, None)
-                    await destinations.rollback(identity, request.batch_id)
-                    if destinations.era(identity) is not None:
-                        self._consumes(identity)
+                    await self._roll_back(request, identity)
                 case Subscribe():
                     self.subscribed = identity  # before it waits: nobody may delete the client id from now on
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
+                    if not only_looks and destinations.era(identity) is not None:
+                        self._consumes(identity)
                     cursor = await destinations.subscribe(
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
                     )
@@ -395,7 +402,7 @@ class Conversation:
                         self._consumes(identity)
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
-                        self._told_cursor = (identity, destinations.era(identity))
+                        self._told_cursor, self._told_begins = (identity, destinations.era(identity)), not only_looks
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
@@ -424,19 +431,38 @@ class Conversation:
                 action, who, str(error), destination=asked.destination, client_id=asked.client_id
             )
 
+    async def _roll_back(self, request: Rollback, identity: ClientIdentity) -> None:
+        destinations, consumers = self._shared.destinations, self._shared.consumers
+        if self._lost:  # another connection may get the rows
+            await destinations.rollback(identity, request.batch_id)
+            return
+        try:
+            entries = await destinations.entries_in_flight(identity)
+        except CanalError:
+            entries = 0  # the roll-back may start the destination, and says what is wrong
+        with consumers.rolling_back(identity, self, entries):
+            await destinations.rollback(identity, request.batch_id)
+            self._astray.pop(identity.key, None)
+            if destinations.era(identity) is not None:
+                self._consumes(identity)
+        if self._lost or destinations.era(identity) is None:
+            consumers.gave_up(identity, self)
+
     async def _fetch(self, request: Get, identity: ClientIdentity) -> Reply | None:
-        self._fetching = True
+        self._fetching, self._passed_over = True, False
         try:
             if self._read:
                 message = await self._read.get(request.wanted)
             else:
-                self._check_era(identity)
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
-                told = self._told_cursor is not None
-                wanted = replace(request.wanted, one_server=True) if told else request.wanted
-                message = await self._shared.destinations.get(identity, wanted)
-                self._check_era(identity)
+                with self._shared.consumers.waiting(identity, self, self._pass_over):
+                    try:
+                        message = await self._next_batch(request.wanted, identity)
+                    except CancelledError:
+                        if not self._passed_over or self._gone or self._ending:
+                            raise
+                        message = await self._nothing(identity)
             if self._read:  # the accounts may have changed meanwhile
                 self._check_read()
             elif self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
@@ -448,14 +474,59 @@ class Conversation:
             self._fetching = False
         if message.batch is not None:
             self._unacked.add(message.batch_id)
-            if not self._read and self._shared.consumers.another(identity, self):
-                self._astray.setdefault(identity.key, set()).add(message.batch_id)
         return self._session.fetched(message)
+
+    async def _next_batch(self, wanted: GetRequest, identity: ClientIdentity) -> GetAnswer:
+        """Return the client's next batch; an empty one if another connection has to get rows first.
+
+        Raises CancelledError.
+        """
+        consumers = self._shared.consumers
+        self._check_era(identity)
+        self._check_alone(identity)
+        if consumers.keeps_back(identity, self):
+            await self._wait(wanted.wait_ms)
+            return await self._nothing(identity)
+        if self._told_cursor is not None:
+            wanted = replace(wanted, one_server=True)
+        message = await self._shared.destinations.get(identity, wanted)
+        if message.batch is not None:
+            if consumers.another(identity, self):
+                self._astray.setdefault(identity.key, set()).add(message.batch_id)
+            consumers.gave(identity, self, message.batch.entries)
+        self._check_era(identity)
+        self._check_alone(identity)
+        return message
+
+    async def _nothing(self, identity: ClientIdentity) -> GetAnswer:
+        """Return an answer without a batch. Raises NotSubscribed, NotRunningHere."""
+        await self._shared.destinations.in_flight(identity)  # the node may have lost the destination meanwhile
+        return GetAnswer(EMPTY_BATCH_ID)
+
+    async def _wait(self, wait_ms: float | None) -> None:
+        """Wait as long as a GET says, at most KEPT_BACK_S, or until it is passed over."""
+        if wait_ms == 0.0:
+            return
+        wait_s = KEPT_BACK_S if wait_ms is None else min(wait_ms / 1000, KEPT_BACK_S)
+        over = Deferred[None]()
+        timer = self._shared.clock.callLater(wait_s, lambda: over.callback(None))
+        try:
+            await over
+        finally:
+            if timer.active():
+                timer.cancel()
+
+    def _pass_over(self) -> None:
+        """End the GET that waits without a batch."""
+        if self._fetching and self._awaited:
+            self._passed_over = True
+            self._awaited.cancel()
 
     def _consumes(self, identity: ClientIdentity) -> None:
         """The client expects on this connection every row that it has not acknowledged."""
         if not self._lost:
             self._shared.consumers.began(identity, self)
+            self._told_begins = self._told_begins or self._knows_cursor(identity)
 
     def _check_era(self, identity: ClientIdentity) -> None:
         """Raise CursorReplaced if the client knows its cursor and something else than an ACK has moved it since."""
@@ -464,6 +535,18 @@ class Conversation:
         client, era = self._told_cursor
         if client.key == identity.key and self._shared.destinations.era(identity) not in (era, None):
             raise CursorReplaced(identity.destination, identity.client_id)
+
+    def _check_alone(self, identity: ClientIdentity) -> None:
+        """Raise CursorReplaced if the client knows its cursor and another connection gets its rows.
+
+        Such a client takes what comes for what follows its last batch.
+        """
+        begun = self._told_begins and self._knows_cursor(identity)
+        if begun and not self._shared.consumers.alone(identity, self):
+            raise CursorReplaced(identity.destination, identity.client_id)
+
+    def _knows_cursor(self, identity: ClientIdentity) -> bool:
+        return self._told_cursor is not None and self._told_cursor[0].key == identity.key
 
     def _check_read(self) -> None:
         """End the private read and raise NotAllowed if its account may not begin the same read now.

@@ -98,5 +98,12 @@ class Destinations(Protocol):
     async def in_flight(self, identity: ClientIdentity) -> tuple[int, ...]:
         """Return the ids of the client's batches in flight, oldest first."""
 
-    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Deliver again what the client has not acknowledged. batch_id: 0 means everything in flight."""
+    async def entries_in_flight(self, identity: ClientIdentity) -> int:
+        """Return how many entries the client's batches in flight have."""
+
+    async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
+        """Deliver again what the client has not acknowledged.
+
+        batch_id: 0 means everything in flight.
+        unasked: the client has not asked for it, so its era ends.
+        """

@@ -214,8 +214,8 @@ MUTANTS = (
     Mutant(
         "any id closes the oldest batch",
         BATCHES,
-        '        self._check("ack", batch_id)\n        return self._open.pop(batch_id)',
-        "        return self._open.pop(next(iter(self._open)))",
+        '        self._check("ack", batch_id)\n        return self._open.pop(batch_id)[0]',
+        "        return self._open.pop(next(iter(self._open)))[0]",
     ),
     Mutant(
         "roll-back forgets batches and goes on",

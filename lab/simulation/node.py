@@ -213,11 +213,11 @@ class _Instances(Embedded):
         super().__init__(configured=configured)
         self._referee = referee
 
-    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+    async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
         """See Destinations."""
         rows = self._referee.rolls_back(identity)  # before: a roll-back answers the GETs that wait
         try:
-            await super().rollback(identity, batch_id)
+            await super().rollback(identity, batch_id, unasked=unasked)
         except CanalError:
             self._referee.did_not_roll_back(identity, rows)
             raise

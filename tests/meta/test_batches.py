@@ -33,7 +33,7 @@ class BatchesMachine(RuleBasedStateMachine):
     def get(self, number: int) -> None:
         self.last += 1
         self.open[self.last] = stretch(number)
-        assert self.batches.open(stretch(number)) == self.last
+        assert self.batches.open(stretch(number), 3) == self.last
 
     @rule(batch_id=st.integers(-1, 12))
     def ack(self, batch_id: int) -> None:
@@ -85,8 +85,8 @@ def test_texts() -> None:
         batches.ack(7)
     with pytest.raises(BatchUnknown, match=r"^rollback error, clientId:1001 batchId:7 is not exist , please check$"):
         batches.rollback(7)
-    batches.open(stretch(1))
-    batches.open(stretch(2))
+    batches.open(stretch(1), 3)
+    batches.open(stretch(2), 3)
     for refused in (batches.ack, batches.rollback):
         with pytest.raises(BatchNotFirst, match=r"^batchId:2 is not the firstly:1$"):
             refused(2)

@@ -118,7 +118,7 @@ class Hurried:
         self.knows, self.era = inner.knows, inner.era
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
-        self.in_flight = inner.in_flight
+        self.in_flight, self.entries_in_flight = inner.in_flight, inner.entries_in_flight
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         return await self._inner.get(identity, replace(request, wait_ms=request.wait_ms and request.wait_ms / 100))

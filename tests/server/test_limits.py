@@ -109,13 +109,13 @@ def test_the_third_wrong_password_ends_the_connection() -> None:
 
 def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:
     """Each client keeps below its own limit. When they fill the node's budget, the one with most is cut off."""
-    request = client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1))
     with Served(limits=PortLimits(ahead_bytes=250_000)) as served:
         ahead = served.service._shared.ahead
-        clients = [RawClient(served) for _ in range(3)]
+        clients = [RawClient(served, client_id=number) for number in (1, 2, 3)]
         for each, size in zip(clients, (90_000, 100_000, 90_000), strict=True):
             each.subscribe()
             assert each.refusal() == (0, "")
+            request = client_frame(pb.GET, pb.Get(fetch_size=1, **each.names))
             each.sock.sendall(request * (size // len(request)))
             until(lambda: ahead.size_bytes > 80_000, what="the bytes of a client")
         assert clients[1].closed()
