@@ -7,6 +7,9 @@ read and compared with the server's cursor: another process may have been active
 was lost may have succeeded. `Committed` recognises what the server delivers again. If the target does not answer,
 the flow gives its connection up and begins so again, with growing pauses.
 
+Nothing is committed behind a gap: `Committed` would take the rows of the gap for known when they come later. The node
+tells a client that knows its cursor if another connection got a batch, and the batch ids of a connection have no gap.
+
 Entries are collected while they come without a pause, up to the limits of a portion, and at most as long as the last
 commit took: the more a commit costs, the more rows it has. A pipeline that is behind makes fewer commits, because
 it waits longer for a full portion. A node sends no more than its memory for changes holds until they are acknowledged.
@@ -138,6 +141,7 @@ class Flow:
         self._intake: Intake | None = None
         self._digests = KeptDigests(Path(description.state), access.destination)
         self._connection = 0
+        self._batch_id = 0  # of the newest batch of the connection; 0 before the first
         self._failures = 0
         self._hold_s = 0.0
         self._portion_bytes = options.segment_bytes
@@ -275,6 +279,7 @@ class Flow:
         assert progress is not None  # the judge ran on this connection
         if self._intake is None or connector.connection != self._connection:
             self._connection = connector.connection
+            self._batch_id = 0
             self._intake = Intake(self._options.segment_bytes)
             self._intake.connected(server_of(self._cursor), self._committed(progress))
             self._state = replace(self._state, waiting="")
@@ -290,6 +295,12 @@ class Flow:
         return Committed(progress.last, progress.newest_ms, digests, self._cursor, whole=progress.whole)
 
     def _add(self, intake: Intake, message: Message) -> None:
+        if self._batch_id and message.id != self._batch_id + 1:
+            raise ConnectionLost(
+                f"{self._where}: batch {message.id} came after batch {self._batch_id}: another connection with this"
+                " client id gets changes too, so this one begins again"
+            )
+        self._batch_id = message.id
         intake.add(message.id, message.walk())
         if not self._state.lag_s > 0:
             self._newest_ms = self._newest_ms or time.time_ns() // 1_000_000

@@ -14,7 +14,8 @@ stream begin again each at a place of its own. There the comparison goes on, but
 cursor.
 
 A target keeps no entries. There an entry is known only if server, position, time and, in GTID mode, the GTIDs all say
-so. One that contradicts makes it new: a row that comes twice is better than a lost one.
+so. One that contradicts makes it new: a row that comes twice is better than a lost one. This counts on
+commits without a gap, which positions cannot show, because filters leave out rows between two of them; see Flow.
 """
 
 from __future__ import annotations
