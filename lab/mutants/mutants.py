@@ -54,6 +54,8 @@ INSTANCE = "canal_ha/instance/instance.py"
 STREAM = "canal_ha/instance/stream.py"
 RING = "canal_ha/store/ring.py"
 TAKE = "canal_ha/store/take.py"
+CONVERSATION = "canal_ha/server/conversation.py"
+CONSUMERS = "canal_ha/server/consumers.py"
 
 MUTANTS = (
     # who owns a destination
@@ -288,6 +290,28 @@ MUTANTS = (
         TAKE,
         "segment.position(done, consumed=segment.ends_event(done))",
         "segment.position(done)",
+    ),
+    # two connections of a client
+    Mutant(
+        "rows of a lost connection do not come again",
+        CONVERSATION,
+        "if batches.intersection(await destinations.in_flight(identity)):",
+        "if False:",
+        promise="no-gap",
+    ),
+    Mutant(
+        "a roll-back feeds the GET of an older connection",
+        CONSUMERS,
+        "            if other is not connection:\n                end()",
+        "            pass",
+        promise="no-gap",
+    ),
+    Mutant(
+        "GETs of an older connection take what a newer one took back",
+        CONSUMERS,
+        "return back is not None and back.connection is not connection",
+        "return False",
+        promise="no-gap",
     ),
 )
 """Every mutant."""

@@ -30,7 +30,7 @@ from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.unread import UnreadReplies
-from canal_ha.wire.packets import Acknowledge, Request, Rollback
+from canal_ha.wire.packets import Acknowledge, Request, Rollback, Subscribe
 from canal_ha.wire.server_session import ConversationState, Reply
 from lab.simulation.session import SimulatedSession
 from lab.simulation.source import MemoryOrigin
@@ -77,7 +77,10 @@ class Node:
             started_at=self.random.uniform(0.0, 1000.0),
         )
         self.session = SimulatedSession(simulation.ensemble, self.process, self.random, timeout_s=simulation.timeout_s)
-        self.embedded = _Instances(self.referee, configured=lambda destination: destination in simulation.destinations)
+        self.talking: list[Connection] = []  # connections whose end the node has not noticed
+        self.embedded = _Instances(
+            self.referee, lambda destination: destination in simulation.destinations, self.talking
+        )
         self.origins: dict[str, MemoryOrigin] = {}
         self.ownerships: dict[str, Ownership] = {}  # the newest of each destination
         self.connections: list[Connection] = []
@@ -209,17 +212,20 @@ class Node:
 class _Instances(Embedded):
     """Tell the referee of roll-backs, those of clients and those of the node."""
 
-    def __init__(self, referee: Referee, configured: Callable[[str], bool]) -> None:
+    def __init__(self, referee: Referee, configured: Callable[[str], bool], talking: list[Connection]) -> None:
         super().__init__(configured=configured)
         self._referee = referee
+        self._talking = talking
 
     async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
         """See Destinations."""
-        rows = self._referee.rolls_back(identity)  # before: a roll-back answers the GETs that wait
+        asks = [each for each in self._talking if each.rolls_back(identity)]
+        # before: a roll-back answers the GETs that wait
+        before = self._referee.rolls_back(identity, asks[0] if asks else None, unasked=unasked)
         try:
             await super().rollback(identity, batch_id, unasked=unasked)
         except CanalError:
-            self._referee.did_not_roll_back(identity, rows)
+            self._referee.did_not_roll_back(identity, before)
             raise
 
 
@@ -239,6 +245,7 @@ class Connection:
         self.node = node
         self.over = False
         self.cut = False  # packets do not arrive any more
+        self._unnoticed_s = 0.0
         self.last_id = 0  # of the batches that left
         self._received = received
         self._closed = closed
@@ -253,6 +260,7 @@ class Connection:
         visitor.log_in("", b"", b"")
         self.conversation = Conversation(session, visitor, node.shared, CLIENT, self, outbox, idle)  # type: ignore[arg-type]  # stand-ins
         node.connections.append(self)
+        node.talking.append(self)
         self.conversation.begin()
 
     # ---- the client's end
@@ -266,6 +274,20 @@ class Connection:
         self._at_node = max(self._at_node, now + self.node.random.uniform(0.0, NETWORK_S))
         self.node.process.callLater((self._at_node - now) * self.node.process.rate, self._arrived)
 
+    def cut_off(self, unnoticed_s: float) -> None:
+        """Let no packet arrive any more. unnoticed_s: when the node notices the end of the connection, after it."""
+        self.cut, self._unnoticed_s = True, unnoticed_s
+
+    def send_late(self, request: Request, delay_s: float) -> None:
+        """Let the node get a request after a while, although the connection is cut off."""
+
+        def arrive() -> None:
+            if not self.outbox.gone:
+                self._session.requests.append(request)
+                self.conversation.receive(b"")
+
+        self.node.process.callLater(delay_s, arrive)
+
     def close(self) -> None:
         """End the connection from either end, or because the node died. Requests under way still arrive."""
         if self.over:
@@ -273,11 +295,14 @@ class Connection:
         self.over = True
         if self in self.node.connections:
             self.node.connections.remove(self)
-        self.node.process.callLater(3 * NETWORK_S, self._gone)
+        self.node.process.callLater(3 * NETWORK_S + self._unnoticed_s, self._gone)
         self._world.callLater(NETWORK_S, self._closed)
 
     def _gone(self) -> None:
         self.outbox.gone = True
+        if self in self.node.talking:
+            self.node.talking.remove(self)
+        self.node.referee.lost(self)
         self.conversation.client_gone()
 
     def _arrived(self) -> None:
@@ -285,6 +310,11 @@ class Connection:
         self.conversation.receive(b"")
 
     # ---- the node's end: what a conversation uses of a transport
+
+    def rolls_back(self, identity: ClientIdentity) -> bool:
+        """Return whether the node carries out a ROLLBACK of this client that came here."""
+        request = self._session.current
+        return isinstance(request, Rollback) and request.identity.key == identity.key
 
     def reply(self, request: Request, answer: object, error: Exception | None) -> None:
         """Send a reply."""
@@ -302,6 +332,7 @@ class Connection:
 
     def loseConnection(self) -> None:
         """See Closing."""
+        self.node.referee.ended(self)
         self._world.callLater(NETWORK_S, self.close)
 
     def loseWriteConnection(self) -> None:
@@ -328,7 +359,7 @@ class _TypedSession:
         self.requests: deque[Request] = deque()
         self._connection = connection
         self._referee = connection.node.referee
-        self._current: Request | None = None
+        self.current: Request | None = None
 
     def handshake(self) -> Reply:
         return Reply(())
@@ -340,10 +371,10 @@ class _TypedSession:
         self.requests.clear()
 
     def next(self) -> Request | None:
-        if self._current is not None or not self.requests:
+        if self.current is not None or not self.requests:
             return None
-        self._current = self.requests.popleft()
-        return self._current
+        self.current = self.requests.popleft()
+        return self.current
 
     def done(self) -> Reply:
         request = self._take()
@@ -354,7 +385,8 @@ class _TypedSession:
 
     def subscribed(self, cursor: LogPosition | None) -> Reply:
         request = self._take()
-        self._referee.subscribed(self._connection.node, request.identity, cursor)
+        assert isinstance(request, Subscribe)
+        self._referee.subscribed(self._connection, request, cursor)
         return Reply(((request, cursor, None),))  # type: ignore[arg-type]  # typed, not bytes
 
     def fetched(self, message: GetAnswer) -> Reply:
@@ -368,7 +400,7 @@ class _TypedSession:
         return Reply(((request, None, error),))  # type: ignore[arg-type]  # typed, not bytes
 
     def _take(self) -> Request:
-        request, self._current = self._current, None
+        request, self.current = self.current, None
         assert request is not None
         return request
 

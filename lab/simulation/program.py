@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from canal_ha.errors import NotSubscribed
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.15  # how often a program without a node looks for one
 WAIT_MS = 300.0
+UNNOTICED_S = 3.0  # a node notices the end of a connection without network at most so long after the program
 SILENCE_S = 1.5  # without a reply for so long, the program gives its connection up
 
 
@@ -29,6 +31,7 @@ class Program:
     sturdy: it keeps its connection after an error, as simple clients do: it rolls back and goes on.
     patient: it acknowledges nothing before it has a batch that ends with a transaction.
     tells_cursor: its SUBSCRIBEs ask for the cursor.
+    spare: it subscribes once to a filter; on later connections it only rolls back.
     """
 
     def __init__(self, simulation: Simulation, destination: str, client_id: int, random: Random) -> None:
@@ -45,6 +48,11 @@ class Program:
         self._ahead = random.choice((1, 1, 2, 4))  # GETs that it sends before their turn
         self._size = random.choice((1, 3, 8, 20, 60))
         self._busy_s = random.choice((0.0, 0.02, 0.2))  # how long it works at a batch, at most
+        self._late = Random(
+            f"late {simulation.seed} {destination} {client_id}"
+        )  # so that other draws stay what they were
+        self._spare = self._late.random() < 0.3
+        self._subscribed_to: str | None = None  # the filter, as far as it knows
         self._connection: Connection | None = None
         self._held: deque[Delivery] = deque()  # to acknowledge, oldest first
         self._round = 0  # ROLLBACKs and SUBSCRIBEs so far
@@ -62,6 +70,8 @@ class Program:
     def wish(self, what: str) -> None:
         """Do this soon: roll back, change the filter, unsubscribe, or die."""
         if what == "die":
+            if self._connection and self._late.random() < 0.5:
+                self._cut_off(self._connection)
             self._give_up()
             self._look(self._random.uniform(0.0, 1.0))
         else:
@@ -78,9 +88,20 @@ class Program:
         self._size, self._busy_s = 60, 0.0
 
     def cut(self) -> None:
-        """Lose the network between the program and its node."""
+        """Lose the network between the program and its node. The program notices at once, or by the silence."""
         if self._connection:
-            self._connection.cut = True
+            self._cut_off(self._connection)
+            if self._late.random() < 0.5:
+                self._give_up()
+                self._look(self._late.uniform(0.0, LOOK_S))
+
+    def _cut_off(self, connection: Connection) -> None:
+        """Cut a connection off. Some GETs that are under way arrive late, maybe after those of the next connection."""
+        unnoticed_s = self._late.choice((0.5, UNNOTICED_S)) * self._late.random()
+        connection.cut_off(unnoticed_s)
+        for _ in range(self._late.randint(0, 3)):
+            get = Get(self.identity, GetRequest(self._size, WAIT_MS, True))
+            connection.send_late(get, self._late.uniform(0.0, unnoticed_s))
 
     # ---- connections
 
@@ -148,7 +169,8 @@ class Program:
 
     def _subscribe(self) -> None:
         self._begin_round()
-        self._send(Subscribe(self.identity, tell_cursor=self._tells_cursor))
+        if not (self._spare and self._subscribed_to == self._filter):
+            self._send(Subscribe(self.identity, tell_cursor=self._tells_cursor))
         self._send(Rollback(self.identity, 0))
         self._ask()
 
@@ -164,8 +186,12 @@ class Program:
         self._heard_at = self._world.seconds()
         asked = self._sent.popleft() if isinstance(request, Get) else self._round
         if error is not None:
+            self._subscribed_to = None if isinstance(error, NotSubscribed) else self._subscribed_to
             self._refused(request)
+        elif isinstance(request, Subscribe):
+            self._subscribed_to = request.identity.filter
         elif isinstance(request, Unsubscribe):
+            self._subscribed_to = None
             self._give_up()
             self._look(self._random.uniform(0.0, 0.5))
         elif isinstance(request, Get):

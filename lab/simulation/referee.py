@@ -7,7 +7,7 @@ might catch an exception.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from random import Random
 from typing import TYPE_CHECKING
@@ -128,10 +128,25 @@ class Consumer:
     edited_to: str = ""  # the operator's last position
     promised: tuple[int, Node, float] | None = None  # after an orderly stop: rows that must not come again
     fresh: bool = False  # nothing was delivered since the last instance started
-    in_flight: set[int] = field(default_factory=set)
-    """Rows that the running instance delivered since the last ROLLBACK, on whichever connection. The client may have
-    ended one of them, and the node does not know that yet."""
+    in_flight: dict[int, Connection] = field(default_factory=dict)
+    """Rows that the running instance delivered since the last ROLLBACK, with the connection. The client may have ended
+    it, and the node does not know that yet."""
+    newest: Connection | None = None  # subscribed or rolled back last; None if the node knows that it is over
+    taken_back: set[int] = field(default_factory=set)  # rows that the newest connection has to get before any other
+    astray: dict[Connection, set[int]] = field(default_factory=dict)  # rows that went to older connections
     begins_again: bool = False  # the running instance changed servers inside a transaction, and began it again
+
+    def began(self, connection: Connection) -> None:
+        """A connection has subscribed or rolled back."""
+        if connection is not self.newest:
+            self.newest = connection
+            self.taken_back.clear()
+
+    def forget_deliveries(self) -> None:
+        """Another instance begins."""
+        self.in_flight.clear()
+        self.taken_back.clear()
+        self.astray.clear()
 
 
 class Referee:
@@ -155,6 +170,7 @@ class Referee:
         self._had_client: set[str] = set()
         self._meddled: dict[str, float] = {}
         self._paused: dict[str, float] = {}  # since when
+        self._ends: dict[tuple[Node, str, int, int], LogPosition] = {}  # of batches: where their ACKs move the cursor
         self._world = world
         self._ensemble = ensemble
         self._sources = sources
@@ -227,6 +243,7 @@ class Referee:
             elif name == "filter" and isinstance(operation, Create | SetData):
                 consumer = self.consumer(destination, int(parts[5]))
                 consumer.filter = operation.data.decode()
+                consumer.taken_back.clear()
                 tables = FILTERS[consumer.filter]
                 consumer.spans = [(row, _both(before, tables)) for row, before in consumer.spans]
             elif name == "filter" and isinstance(operation, Delete):
@@ -296,6 +313,7 @@ class Referee:
 
     def _edited(self, consumer: Consumer, destination: str, client_id: int, position: LogPosition, row: int) -> None:
         consumer.edits += 1
+        consumer.taken_back.clear()
         consumer.edited, consumer.noticed = True, False
         consumer.durable = row
         consumer.promised = None
@@ -371,7 +389,7 @@ class Referee:
             if name != destination or cursor is None:
                 continue
             consumer.fresh, consumer.begins_again = True, False
-            consumer.in_flight.clear()
+            consumer.forget_deliveries()
             if consumer.durable is not None:
                 consumer.spans = [(consumer.durable, FILTERS[consumer.filter])]
                 if self._sources[destination].row(cursor) == consumer.durable:
@@ -403,14 +421,17 @@ class Referee:
         """An instance reports an event."""
         if name == "cursor.replaced":
             consumer = self.consumer(destination, int(str(facts["client_id"])))
+            consumer.taken_back.clear()
             self.note(f"{destination}: {node.name} takes over the edit {facts['position']}")
             self._acked.pop((destination, int(str(facts["client_id"]))), None)
             meddled = self._world.seconds() < self._meddled.get(destination, -1.0)
             if str(facts["position"]) not in consumer.edit_texts and not meddled:
                 self.broke("own-write-is-no-edit", f"{destination}: {node.name} takes {facts['position']} for an edit")
             consumer.noticed = consumer.edited_to in ("", str(facts["position"]))  # else a newer edit is on its way
-        elif name == "stream.moved" and alarm:
-            self.consumer(destination, int(str(facts["client_id"]))).begins_again = True
+        elif name == "stream.moved":
+            consumer = self.consumer(destination, int(str(facts["client_id"])))
+            consumer.begins_again = consumer.begins_again or alarm
+            consumer.taken_back.clear()
         elif name == "instance.broken":
             self.broke("no-surprise", f"{destination} at {node.name}: {facts['error']} {facts['trace']}")
 
@@ -442,11 +463,22 @@ class Referee:
         connection.last_id = max(connection.last_id, message.batch_id)
         if rows:
             self._check_rows(connection, consumer, where, rows, destination, client_id)
-            consumer.in_flight.update(rows)
+            self._delivered(consumer, connection, rows)
             consumer.fresh = False
         segment, _, last = message.batch.pieces[-1]
         whole = segment.kinds[last - 1] in (EntryKind.END, EntryKind.DDL)
+        if message.batch.range.ack is not None:
+            self._ends[node, destination, client_id, message.batch_id] = message.batch.range.ack
         return Delivery(message.batch_id, rows, consumer.edits, whole)
+
+    def _delivered(self, consumer: Consumer, connection: Connection, rows: Sequence[int]) -> None:
+        """Note which rows are in flight. Those that a newer connection has taken back are not, on an older one."""
+        if consumer.newest in (None, connection):
+            consumer.taken_back.difference_update(rows)
+        else:
+            rows = [row for row in rows if row not in consumer.taken_back]
+            consumer.astray.setdefault(connection, set()).update(rows)
+        consumer.in_flight.update(dict.fromkeys(rows, connection))
 
     def _check_rows(
         self,
@@ -473,7 +505,7 @@ class Referee:
         start, tables = consumer.spans[-1]
         if consumer.fresh and source.log.missing(source.log.begin_of(first), first - 1, tables, ()) is not None:
             self.broke("redelivery-at-boundary", f"{where}: begins at row {first}")
-        known = consumer.processed | consumer.in_flight
+        known = consumer.processed | consumer.in_flight.keys()
         missing = source.log.missing(start + 1, first - 1, tables, known)
         if missing is None:
             missing = source.log.missing(first, rows[-1], tables, rows)
@@ -489,21 +521,49 @@ class Referee:
             and source.log.missing(begin, other - 1, consumer.spans[-1][1], ()) is None
         )
 
-    def rolls_back(self, identity: ClientIdentity) -> set[int]:
-        """A node begins a roll-back; return the rows that were in flight."""
+    def rolls_back(self, identity: ClientIdentity, connection: Connection | None, *, unasked: bool) -> Consumer:
+        """A node begins a roll-back; return what was true of the client before.
+
+        connection: the one that asks; None if it is over, or if the node does so by itself.
+        unasked: the node does so by itself.
+        """
         consumer = self.consumer(identity.destination, identity.client_id)
-        rows, consumer.in_flight = consumer.in_flight, set()
-        return rows
+        before = replace(consumer)
+        rows, consumer.in_flight, consumer.astray = set(consumer.in_flight), {}, {}
+        consumer.taken_back = set(consumer.taken_back)
+        if connection is not None:
+            consumer.began(connection)
+        if connection is not None or unasked:
+            consumer.taken_back |= rows
+        return before
 
-    def did_not_roll_back(self, identity: ClientIdentity, rows: set[int]) -> None:
-        """A node has refused a roll-back before which these rows were in flight."""
-        self.consumer(identity.destination, identity.client_id).in_flight |= rows
+    def did_not_roll_back(self, identity: ClientIdentity, before: Consumer) -> None:
+        """A node has refused a roll-back before which this was true."""
+        consumer = self.consumer(identity.destination, identity.client_id)
+        consumer.in_flight, consumer.astray = before.in_flight, before.astray
+        consumer.newest, consumer.taken_back = before.newest, before.taken_back
 
-    def subscribed(self, node: Node, identity: ClientIdentity, cursor: LogPosition | None) -> None:
+    def lost(self, connection: Connection) -> None:
+        """A node notices that a connection is over."""
+        for consumer in self._consumers.values():
+            if consumer.newest is connection:
+                consumer.newest = None
+                consumer.taken_back.clear()
+
+    def ended(self, connection: Connection) -> None:
+        """A node has done what the end of a connection asks for. What had gone astray there comes again."""
+        for consumer in self._consumers.values():
+            for row in consumer.astray.pop(connection, ()):
+                if consumer.newest not in (None, connection) and consumer.in_flight.get(row) is connection:
+                    del consumer.in_flight[row]
+
+    def subscribed(self, connection: Connection, request: Subscribe, cursor: LogPosition | None) -> None:
         """A node answers a SUBSCRIBE."""
-        destination, client_id = identity.destination, identity.client_id
-        self._serves(destination, node, "a SUBSCRIBE")
+        destination, client_id = request.identity.destination, request.identity.client_id
+        self._serves(destination, connection.node, "a SUBSCRIBE")
         consumer = self.consumer(destination, client_id)
+        if connection in connection.node.talking and (request.identity.filter or not request.tell_cursor):
+            consumer.began(connection)
         consumer.answered = True
         if self._world.seconds() < self._meddled.get(destination, -1.0):
             return
@@ -526,6 +586,9 @@ class Referee:
             return
         row = self._sources[destination].row(cursor)
         self._acked[destination, client_id] = (instance, row)
+        # another connection's ACK may have moved the cursor further, and is not done
+        end = self._ends.pop((node, destination, client_id, request.batch_id), None)
+        row = consumer.durable if end is None else min(row, self._sources[destination].row(end))
         if not self.flush_period_ms and row > consumer.durable:
             self.broke(
                 "acked-is-durable", f"{destination}/{client_id}: {row} is acknowledged, {consumer.durable} durable"
