@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity, ClientKey
 
 
@@ -107,14 +108,16 @@ class Consumers:
         back = self._taken_back.get(identity.key)
         return back is not None and back.connection is not connection
 
-    def gave(self, identity: ClientIdentity, connection: object, entries: int) -> None:
-        """Note that a connection gets a batch. entries: of the batch."""
+    def gave(self, identity: ClientIdentity, connection: object, answer: GetAnswer) -> None:
+        """Note what the GET of a connection was answered."""
         key = identity.key
+        if answer.batch is None:
+            return
         if self._alone.get(key, connection) is not connection:
             del self._alone[key]
         back = self._taken_back.get(key)
         if back and back.connection is connection:
-            back.entries -= entries
+            back.entries -= answer.batch.entries
             if back.entries <= 0 and not back.under_way:
                 self._release(key)
 

@@ -465,8 +465,12 @@ class Conversation:
                         message = await self._nothing(identity)
             if self._read:  # the accounts may have changed meanwhile
                 self._check_read()
-            elif self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
-                raise NotSubscribed(identity.destination, identity.client_id)
+            else:
+                try:
+                    self._check_batch(request, identity)
+                except CanalError:
+                    self._shared.consumers.gave(identity, self, message)  # it is in flight all the same
+                    raise
         except CancelledError:
             self._session.done()
             return None
@@ -474,7 +478,17 @@ class Conversation:
             self._fetching = False
         if message.batch is not None:
             self._unacked.add(message.batch_id)
-        return self._session.fetched(message)
+        reply = self._session.fetched(message)
+        if not self._read:
+            self._shared.consumers.gave(identity, self, message)  # last: it can answer a GET of another connection
+        return reply
+
+    def _check_batch(self, request: Get, identity: ClientIdentity) -> None:
+        """Raise the error that the client gets instead of the batch, because something has changed meanwhile."""
+        self._check_era(identity)
+        self._check_alone(identity)
+        if self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
+            raise NotSubscribed(identity.destination, identity.client_id)
 
     async def _next_batch(self, wanted: GetRequest, identity: ClientIdentity) -> GetAnswer:
         """Return the client's next batch; an empty one if another connection has to get rows first.
@@ -490,12 +504,8 @@ class Conversation:
         if self._told_cursor is not None:
             wanted = replace(wanted, one_server=True)
         message = await self._shared.destinations.get(identity, wanted)
-        if message.batch is not None:
-            if consumers.another(identity, self):
-                self._astray.setdefault(identity.key, set()).add(message.batch_id)
-            consumers.gave(identity, self, message.batch.entries)
-        self._check_era(identity)
-        self._check_alone(identity)
+        if message.batch is not None and consumers.another(identity, self):
+            self._astray.setdefault(identity.key, set()).add(message.batch_id)
         return message
 
     async def _nothing(self, identity: ClientIdentity) -> GetAnswer:
