@@ -53,6 +53,7 @@ from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback,
 from canal_ha.wire.server_session import ConversationState, Reply, ServerSession
 
 LOG = logs.get(__name__)
+UNACKED_MOST = 1024  # batches that a connection remembers; another connection may roll them back
 LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
 LATE_S = 1.0  # how long a client may take to read why its connection ends
 KEPT_BACK_S = 10.0  # how long a GET waits at most while another connection has to get rows first
@@ -122,8 +123,9 @@ class Conversation:
         self._lost = False
         self._over = False  # nothing more is read
         self._ending = False
+        # Batches are acknowledged oldest first, so of many the newest one tells whether all are.
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._astray: dict[ClientKey, set[int]] = {}  # those of clients that already had a newer connection
+        self._astray: dict[ClientKey, int] = {}  # the newest for each client that already had a newer connection
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
@@ -255,8 +257,8 @@ class Conversation:
 
     async def _converse(self) -> None:
         await self._answer()
-        for client, batches in self._astray.items():
-            await self._deliver_again(ClientIdentity(*client), batches)
+        for client, newest in self._astray.items():
+            await self._deliver_again(ClientIdentity(*client), newest)
         self._transport.loseConnection()
 
     async def _answer(self) -> None:
@@ -303,13 +305,13 @@ class Conversation:
         if self._unacked:
             await self._last_words()
 
-    async def _deliver_again(self, identity: ClientIdentity, batches: set[int]) -> None:
-        """Roll back if some of these batches are still in flight. Nobody received them, so nobody acknowledges them."""
+    async def _deliver_again(self, identity: ClientIdentity, newest: int) -> None:
+        """Roll back if this batch is still in flight: nobody received it or those before it, or acknowledges them."""
         if not self._shared.consumers.another(identity, self):
             return  # the next connection begins with a roll-back, if the client wants the rows again
         destinations, consumers = self._shared.destinations, self._shared.consumers
         with suppress(CanalError):
-            if batches.intersection(await destinations.in_flight(identity)):
+            if newest in await destinations.in_flight(identity):
                 entries = await destinations.entries_in_flight(identity)
                 with consumers.rolling_back(identity, consumers.newest(identity), entries):
                     await destinations.rollback(identity, 0, unasked=True)
@@ -385,8 +387,8 @@ class Conversation:
                     self._unacked.discard(request.batch_id)
                     self._check_era(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
-                    if self._astray:
-                        self._astray.get(identity.key, set()).discard(request.batch_id)
+                    if self._astray.get(identity.key) == request.batch_id:
+                        del self._astray[identity.key]
                 case Rollback():
                     self._unacked.clear()
                     await self._roll_back(request, identity)
@@ -477,6 +479,8 @@ class Conversation:
         finally:
             self._fetching = False
         if message.batch is not None:
+            if len(self._unacked) == UNACKED_MOST:
+                self._unacked.clear()
             self._unacked.add(message.batch_id)
         reply = self._session.fetched(message)
         if not self._read:
@@ -505,7 +509,7 @@ class Conversation:
             wanted = replace(wanted, one_server=True)
         message = await self._shared.destinations.get(identity, wanted)
         if message.batch is not None and consumers.another(identity, self):
-            self._astray.setdefault(identity.key, set()).add(message.batch_id)
+            self._astray[identity.key] = message.batch_id
         return message
 
     async def _nothing(self, identity: ClientIdentity) -> GetAnswer:

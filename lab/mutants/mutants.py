@@ -144,6 +144,7 @@ MUTANTS = (
         INSTANCE,
         "self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)",
         "pass",
+        promise="flushed-in-time",
     ),
     Mutant(
         "ACK done before it is durable",
@@ -230,6 +231,7 @@ MUTANTS = (
         STREAM,
         "            self._void_through = max(self._batches.ids, default=self._void_through)\n",
         "",
+        promise="acked-not-again",
     ),
     Mutant(
         "another filter keeps the old ring",
