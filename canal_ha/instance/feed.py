@@ -13,7 +13,7 @@ from canal_ha.model.segment import Segment
 
 
 class Feed(Protocol):
-    """One dump. It passes segments to `FeedRequest.accept` in order, from its own thread."""
+    """One dump. It passes segments to `FeedRequest.accept` in order, from its own thread or that of a shared dump."""
 
     @property
     def received_bytes(self) -> int:

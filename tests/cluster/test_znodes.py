@@ -466,13 +466,19 @@ def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -
     assert store.replaced == []
 
 
-def test_a_client_deleted_by_hand_keeps_its_filter() -> None:
-    """The owner writes the whole client again. Without its filter, the next owner would send the rows of all tables."""
+def with_a_filter() -> tuple[Store, ClientIdentity]:
+    """Return a store that has written a client with a filter, and this client."""
     store = Store()
     store.load()
     client = ClientIdentity("example", 1001, r"shop\..*")
     store.write(Subscribed(client), CursorMoved(1001, at(4)))
     store.stage.pass_time()
+    return store, client
+
+
+def test_a_client_deleted_by_hand_keeps_its_filter() -> None:
+    """The owner writes the whole client again. Without its filter, the next owner would send the rows of all tables."""
+    store, client = with_a_filter()
     store.edit(Delete(CURSOR), Delete(tree.client_filter("example", 1001)), Delete(tree.client("example", 1001)))
     assert store.lost == [(1001, CursorLoss.DELETED)]
     store.write(Subscribed(client), CursorMoved(1001, at(5)))
@@ -484,11 +490,7 @@ def test_a_client_deleted_by_hand_keeps_its_filter() -> None:
 
 def test_a_cursor_deleted_by_hand_leaves_the_filter_alone() -> None:
     """The filter is still there when the owner writes the client again."""
-    store = Store()
-    store.load()
-    client = ClientIdentity("example", 1001, r"shop\..*")
-    store.write(Subscribed(client), CursorMoved(1001, at(4)))
-    store.stage.pass_time()
+    store, client = with_a_filter()
     store.edit(Delete(CURSOR))
     store.write(Subscribed(client), CursorMoved(1001, at(5)))
     assert store.cursor() == 5

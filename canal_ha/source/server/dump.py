@@ -189,7 +189,8 @@ class Dump:
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread.
+        """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own
+        thread, and `accept` on the thread of a shared dump while it follows one.
 
         config: the destination's.
         route: says what to read; asked before each connection, because the server may change.

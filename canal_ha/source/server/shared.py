@@ -283,7 +283,7 @@ class SharedDumps:
         return shared
 
     def gone(self, kind: Hashable, follower: SharingStream) -> None:
-        """The stream has ended, or its source has failed."""
+        """The stream has ended."""
         with self._lock:
             of_kind = self._kinds.get(kind)
             if of_kind is None:
