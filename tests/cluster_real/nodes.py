@@ -52,7 +52,7 @@ class Node:
         )
         meta = Meta(destination, backend, turn=DeferredLock())
         await meta.load()
-        self.held[destination], self.metas[destination] = ownership, meta
+        self.metas[destination], self.held[destination] = meta, ownership  # tests look at `held` first
         self.starts.append((destination, time.monotonic()))
 
     async def stop(self, destination: str, reason: StopReason) -> None:
