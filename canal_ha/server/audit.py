@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
 from canal_ha.server.complaints import Complaints
+from canal_ha.server.repeats import Repeats
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 ZNODE_EDIT = "znode edit"
@@ -38,6 +39,17 @@ class Actor:
 NODE = Actor()
 
 
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What a client did. details: its facts, as pairs."""
+
+    action: str
+    who: Actor
+    destination: str
+    client_id: int | None
+    details: tuple[tuple[str, object], ...]
+
+
 class Audit:
     """See the module. Refusals are limited for each address as log lines are, and counted beyond that."""
 
@@ -54,6 +66,7 @@ class Audit:
         self._write = write
         self._now = now
         self._refusals = Complaints(clock, self._left_out)
+        self._repeats: Repeats[_Deed] = Repeats(clock, self._came_again)
         self._http_logins: dict[Actor, float] = {}  # the oldest first
 
     def note(
@@ -87,6 +100,24 @@ class Audit:
         }
         self._write(json.dumps(line).encode() + b"\n")
 
+    def client_did(
+        self,
+        action: str,
+        who: Actor,
+        *,
+        destination: str = "",
+        client_id: int | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write a line about what a client can do in a loop. The same within a minute is counted, in a second line.
+
+        details: facts of this action; numbers and texts.
+        """
+        if self._write and self._repeats.first(
+            _Deed(action, who, destination, client_id, tuple((details or {}).items()))
+        ):
+            self.note(action, OK, who, destination=destination, client_id=client_id, details=details)
+
     def refused(
         self, action: str, who: Actor, reason: str, *, destination: str = "", client_id: int | None = None
     ) -> None:
@@ -106,8 +137,13 @@ class Audit:
         self.note("login", OK, who, details={"over": "http"})
 
     def stop(self) -> None:
-        """Write how many refusals were left out so far."""
+        """Write how many refusals and repetitions were left out so far."""
         self._refusals.stop()
+        self._repeats.stop()
 
     def _left_out(self, address: str, count: int) -> None:
         self.note("refusals left out", REFUSED, Actor(address=address.removeprefix("/")), details={"count": count})
+
+    def _came_again(self, done: _Deed, count: int) -> None:
+        details = {**dict(done.details), "repeated": count}
+        self.note(done.action, OK, done.who, destination=done.destination, client_id=done.client_id, details=details)

@@ -246,7 +246,7 @@ class Conversation:
     def _note(self, action: str, identity: ClientIdentity, **details: object) -> None:
         """Write down what the client has done."""
         who, destination, client_id = self._visitor.actor, identity.destination, identity.client_id
-        self._shared.audit.note(action, who=who, destination=destination, client_id=client_id, details=details)
+        self._shared.audit.client_did(action, who, destination=destination, client_id=client_id, details=details)
 
     @property
     def _gone(self) -> bool:

@@ -202,7 +202,7 @@ class Visitor:
             self._entrance.audit.refused("login", self.actor, str(error))
             raise
         self.actor = replace(self.actor, account=self._account.name)
-        self._entrance.audit.note("login", who=self.actor)
+        self._entrance.audit.client_did("login", self.actor)
         self._login = username, proof, certified
         self._accounts = self._entrance.accounts()
         self._allowed.clear()

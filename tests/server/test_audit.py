@@ -18,6 +18,7 @@ from canal_ha.logs import ROTATE_FILES
 from canal_ha.server.audit import Actor, Audit
 from canal_ha.server.audit_file import LINES_WAITING, AuditFile
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.repeats import KEPT
 from canal_ha.wire import scramble
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from tests.server.harness import Served, reactor
@@ -60,6 +61,38 @@ def test_refusals_without_end_fill_no_disk() -> None:
     assert (left_out["action"], left_out["address"]) == ("refusals left out", "10.0.0.9")
     assert left_out["details"] == {"count": 9990}
     audit.stop()
+
+
+def test_a_client_that_subscribes_in_a_loop_fills_no_disk() -> None:
+    """The first SUBSCRIBE has a line, and a minute later one line counts the same ones. Another filter has its own."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    who = Actor("reader", "10.0.0.9")
+    for number in range(10_000):
+        audit.client_did(
+            "subscribe", who, destination="example", client_id=1, details={"filter": f"shop.t{number % 2}"}
+        )
+    assert [json.loads(line)["details"] for line in written] == [{"filter": "shop.t0"}, {"filter": "shop.t1"}]
+    clock.advance(60.0)
+    counted = [json.loads(line) for line in written[2:]]
+    assert [(line["client_id"], line["details"]["repeated"]) for line in counted] == [(1, 4999), (1, 4999)]
+    audit.client_did("subscribe", who, destination="example", client_id=1, details={"filter": "shop.t0"})
+    assert json.loads(written[-1])["details"] == {"filter": "shop.t0"}
+    audit.stop()
+    assert not clock.getDelayedCalls()
+
+
+def test_what_clients_repeat_takes_a_bounded_amount_of_memory() -> None:
+    """Beyond so many different things the oldest ends early, with its count; nothing is left out."""
+    written: list[bytes] = []
+    audit = Audit(Clock(), written.append)
+    for client_id in (0, 0, *range(1, KEPT + 1)):
+        audit.client_did("subscribe", Actor(), destination="example", client_id=client_id)
+    assert [json.loads(line)["details"] for line in written].count({"repeated": 1}) == 1
+    assert len(written) == KEPT + 2
+    audit.stop()
+    assert len(written) == KEPT + 2
 
 
 def test_a_session_leaves_its_lines(tmp_path: Path) -> None:
