@@ -28,6 +28,7 @@ from canal_ha.cluster.overview import NodeView, Overview, read_overview
 from canal_ha.errors import CanalError, NodeUnreachable, ZooKeeperUnavailable
 from canal_ha.model.clock import Timer
 from canal_ha.model.excerpt import some
+from canal_ha.server.http_login import HttpRefusal
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -258,3 +259,11 @@ def _questions(node: NodeView, url: str, access: HttpAccess) -> tuple[Status | s
 
 def _get(url: str, path: str, shape: Mapping[str, Any], access: HttpAccess) -> dict[str, Any]:
     return get(url, path, shape, access, SILENT_MOST_S, ANSWER_MOST_S, ANSWER_MOST_BYTES)
+
+
+def destination_in(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a destination of what `look` returned. Raises HttpRefusal."""
+    for each in document["destinations"]:
+        if each["destination"] == name:
+            return dict(each)
+    raise HttpRefusal(404, f"the cluster has no destination {name}")

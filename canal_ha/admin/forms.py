@@ -11,9 +11,16 @@ from typing import Any
 
 from canal_ha.accounts import gate
 from canal_ha.admin.cursors import CURSOR_ACTIONS, SET
+from canal_ha.client.node_answer import ADDED, REMOVED
 from canal_ha.client.node_answer import SNAPSHOT as SNAPSHOT_SHAPE
 from canal_ha.model.place import FORMS as FORMS_OF_PLACES
 from canal_ha.model.snapshot import SnapshotAction
+
+DESTINATION = "destination"
+"""Field, and key of a body, with the name of a destination that does not exist yet."""
+NODE = "node"
+"""Field, and key of a body, with the node on which to act, or EVERY_NODE."""
+EVERY_NODE = "every node that answers"
 
 Given = Mapping[str, str]
 
@@ -27,6 +34,7 @@ class Field:
     choices: to choose from; () for a text.
     clients: choose one of the destination's client ids.
     nodes: choose one of the nodes that stand by.
+    alive: choose EVERY_NODE or one of the nodes that answer.
     lines: a text of several lines.
     numeric: a number.
     """
@@ -36,6 +44,7 @@ class Field:
     choices: tuple[str, ...] = ()
     clients: bool = False
     nodes: bool = False
+    alive: bool = False
     lines: bool = False
     numeric: bool = False
 
@@ -54,7 +63,9 @@ class Form:
     shape: of the answer of the node that runs the destination, see node_answer; None: any node can do it.
     done: says what was done, from the answer.
     planned: says what would be done, from the answer to a dry run of the same shape; None: there is no dry run.
-    of_cluster: it is about the whole cluster, and not about one destination.
+    of_cluster: it is about the whole cluster, and not about one destination that exists.
+    of_nodes: it is carried out on the nodes that NODE in the body names. `done` and `planned` get their answers as
+        `nodes`.
     """
 
     kind: str
@@ -68,6 +79,7 @@ class Form:
     done: Callable[[Mapping[str, Any]], str]
     planned: Callable[[Mapping[str, Any]], str] | None = None
     of_cluster: bool = False
+    of_nodes: bool = False
 
 
 def _source(given: Given) -> dict[str, Any]:
@@ -107,6 +119,35 @@ def _move(given: Given) -> dict[str, Any]:
 def _moves(moves: Sequence[Mapping[str, Any]], verb: str) -> str:
     lines = [f"{each['destination']} {verb} from {each['moved_from']} to {each['moved_to']}." for each in moves]
     return " ".join(lines) or "All nodes run about as many destinations, so nothing moves."
+
+
+def _addition(given: Given) -> dict[str, Any]:
+    name, text = given.get(DESTINATION, "").strip(), given.get("text", "").replace("\r\n", "\n").strip()
+    if not name or not text:
+        raise ValueError("Fill in the name of the destination and its instance.properties.")
+    return {DESTINATION: name, NODE: given.get(NODE, ""), "text": f"{text}\n"}
+
+
+def _added(answer: Mapping[str, Any], verb: str) -> str:
+    told = answer["nodes"]
+    restart = " Restart these nodes: canal.auto.scan is false." if any(each["restart"] for each in told) else ""
+    missing = sorted({name for each in told for name in each["missing_on"]} - {each["node"] for each in told})
+    there = f" Not on {', '.join(missing)}: they could not take over." if missing else ""
+    warnings = "".join(f" Warning: {text}." for text in sorted({text for each in told for text in each["warnings"]}))
+    return f"{_nodes(told)} {verb} {told[0]['file']}.{restart}{there}{warnings}"
+
+
+def _removed(answer: Mapping[str, Any], verb: str) -> str:
+    told = answer["nodes"]
+    restart = " It goes on until these nodes restart." if any(each["restart"] for each in told) else ""
+    still = sorted({name for each in told for name in each["still_on"]} - {each["node"] for each in told})
+    there = f" Still on {', '.join(still)}." if still else ""
+    kept = "".join(f" Kept: {text}." for text in sorted({text for each in told for text in each["kept"]}))
+    return f"{_nodes(told)} {verb} it.{restart}{there}{kept}"
+
+
+def _nodes(told: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(str(each["node"]) for each in told)
 
 
 def _number(text: str, what: str) -> int:
@@ -218,6 +259,40 @@ FORMS: Mapping[str, Form] = {
             lambda answer: _moves(answer["moves"], "moved"),
             lambda answer: _moves(answer["moves"], "moves"),
             of_cluster=True,
+        ),
+        Form(
+            gate.ADD,
+            "add",
+            "Add a destination",
+            "Each node that may run the destination needs its instance.properties. The file is checked before it is"
+            " written.",
+            "Nodes find the new file and take part in the race for the destination.",
+            (
+                Field(DESTINATION, "Name"),
+                Field(NODE, "Where", alive=True),
+                Field("text", "instance.properties, for example canal.instance.master.address = db1:3306", lines=True),
+            ),
+            _addition,
+            ADDED,
+            lambda answer: _added(answer, "wrote"),
+            lambda answer: _added(answer, "will write"),
+            of_cluster=True,
+            of_nodes=True,
+        ),
+        Form(
+            gate.REMOVE,
+            "remove",
+            "Remove",
+            "The destination ends on the nodes in good order, and its instance.properties is taken away there. Cursors"
+            " stay: if it is added again, clients go on where they were. To delete them too, use canal-ha destination"
+            " remove --purge.",
+            "Clients are refused as soon as no node has the destination.",
+            (Field(NODE, "Where", alive=True),),
+            lambda given: {NODE: given.get(NODE, "")},
+            REMOVED,
+            lambda answer: _removed(answer, "removed"),
+            lambda answer: _removed(answer, "will remove"),
+            of_nodes=True,
         ),
     )
 }

@@ -1,9 +1,11 @@
-"""The web page: the whole cluster, one destination, its tables and its log, and forms for actions. Reactor thread."""
+"""The web page: the whole cluster, one destination, its tables and its log. Reactor thread.
+
+Forms for actions: see acting.py.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -11,29 +13,27 @@ from urllib.parse import urlencode
 from twisted.web.server import Request
 
 from canal_ha.accounts import gate
+from canal_ha.admin.acting import Acting
 from canal_ha.admin.actions import Action
 from canal_ha.admin.answer import answer, later
 from canal_ha.admin.api import Query, Report, query_of
 from canal_ha.admin.cluster_document import states
-from canal_ha.admin.cluster_view import ClusterView
-from canal_ha.admin.control import SUCCESS, Control
+from canal_ha.admin.cluster_view import ClusterView, destination_in
 from canal_ha.admin.events import PageEvents
 from canal_ha.admin.forms import FORMS, Form
-from canal_ha.admin.front import Front, check_form, fields_of, to_log_in
+from canal_ha.admin.front import Front, to_log_in
 from canal_ha.admin.guest import Guest, guest_of, session_of
 from canal_ha.admin.html import file, html
-from canal_ha.admin.routes import GET, Route
+from canal_ha.admin.routes import Route
 from canal_ha.admin.sessions import Sessions
-from canal_ha.admin.templates import link, render, static
-from canal_ha.client.node_http import path_of, post
-from canal_ha.errors import CanalError, LocalProtocolError, NodeUnreachable, NotRunningHere
-from canal_ha.server.audit import FAILED, OK
+from canal_ha.admin.templates import render, static
+from canal_ha.client.node_http import path_of
+from canal_ha.errors import CanalError, NotRunningHere
 from canal_ha.server.certificates import names_of
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.http_login import HttpRefusal, check_right, refuse
+from canal_ha.server.http_login import HttpRefusal, check_right
 
 SHOWN = 100  # destinations on one page
-ACTION_MOST_S = 60.0  # of an action on another node
 
 LAG_SHAPE: Mapping[str, Any] = {
     "destination": str,
@@ -68,10 +68,9 @@ class WholePage:
         self._entrance = entrance
         self._sessions = sessions
         self._view = view
-        self._actions = actions
         self._reports = reports
         self._front = Front(entrance, sessions)
-        self._control = Control(entrance.audit)
+        self._acting = Acting(node, entrance, view, actions)
         self._events = PageEvents(reactor, view.look)
 
     def render(self, request: Request, route: Route, name: str) -> bytes | int:
@@ -100,7 +99,7 @@ class WholePage:
             return self._events.listen(request, lambda: self._still(request, route.kind))
         work: Coroutine[Any, Any, bytes]
         if route.kind in FORMS:
-            work = self._action(request, guest, FORMS[route.kind], name, check)
+            work = self._acting.page(request, guest, FORMS[route.kind], name, check)
         elif route.kind == gate.PAGE:
             work = self._overview(request, guest)
         elif route.kind == gate.DESTINATION_PAGE:
@@ -186,7 +185,7 @@ class WholePage:
 
     async def _destination(self, request: Request, guest: Guest, name: str) -> bytes:
         document = await self._view.look(guest)
-        it = _found(document, name)
+        it = destination_in(document, name)
         return html(
             request,
             200,
@@ -253,105 +252,15 @@ class WholePage:
 
     async def _owner(self, guest: Guest, name: str) -> str:
         """Return the node that runs a destination. Raises NotRunningHere if no node does."""
-        owner = str(_found(await self._view.look(guest), name)["owner"])
+        owner = str(destination_in(await self._view.look(guest), name)["owner"])
         if not owner:
             raise NotRunningHere(name)
         return owner
-
-    # ---- to act
-
-    async def _action(self, request: Request, guest: Guest, form: Form, name: str, check: Callable[..., None]) -> bytes:
-        """Ask, let the person confirm, act, and show the effect."""
-        document = await self._view.look(guest)
-        it = None if form.of_cluster else _found(document, name)
-        owner = it["owner"] if it else ""
-
-        def show(step: str, code: int = 200, **more: Any) -> bytes:
-            shown = {"problem": "", "given": {field.name: "" for field in form.fields}, "owner": owner, **more}
-            clients = it["clients"] if it else []
-            return html(
-                request,
-                code,
-                render(
-                    "action.html",
-                    guest=guest,
-                    here="",
-                    form=form,
-                    destination=name,
-                    step=step,
-                    clients=clients,
-                    nodes=it["stand_by"] if it else [],
-                    back=link(name) if it else "/",
-                    code=code,
-                    **shown,
-                ),
-            )
-
-        if request.method in GET:
-            return show("ask")
-        if guest.session is None:
-            refuse(self._entrance, request, guest.actor, 403, "actions on the page need a log-in on the page")
-        given = fields_of(request)
-        check_form(self._entrance, request, guest.session.csrf, given)
-        action = self._actions[form.kind]
-        again = {field.name: given.get(field.name, "") for field in form.fields}
-        try:
-            body = form.body(given) if given.get("step") != "do" else json.loads(given.get("body", ""))
-        except (ValueError, RecursionError) as error:
-            return show("ask", 400, problem=str(error), given=again)
-        wanted = action.wanted(body)
-        if wanted is None:
-            return show("ask", 400, problem=f"Check what you filled in. {action.usage}", given=again)
-        check(action.client_id(wanted))
-        if given.get("step") != "do":
-            facts = [(key.replace("_", " "), _shown(value)) for key, value in body.items()]
-            plan = ""
-            if form.planned:
-                dry = action.wanted({**body, "dry_run": True})
-                code, told = await self._carry_out(guest, form, action, owner, name, {**body, "dry_run": True}, dry)
-                if code != SUCCESS:
-                    return show("ask", code, problem=str(told["error"]), given=again)
-                plan = form.planned(told)
-            return show("confirm", facts=facts, plan=plan, body=json.dumps(body))
-        code, told = await self._carry_out(guest, form, action, owner, name, body, wanted)
-        outcome = form.done(told) if code == SUCCESS else str(told["error"])
-        after = await self._view.look(guest, fresh=True)
-        return show("done", code, outcome=outcome, it=None if form.of_cluster else _found(after, name))
-
-    async def _carry_out(
-        self, guest: Guest, form: Form, action: Action, owner: str, name: str, body: Any, wanted: Any
-    ) -> tuple[int, dict[str, Any]]:
-        """Act where the destination runs, or here if any node can; return the HTTP status and the answer."""
-        shape = form.shape
-        if shape is None or owner in (self._node, ""):
-            return await self._control.carry_out(action, name, wanted, guest.actor)
-        details = {**action.facts(wanted), "node": owner}
-
-        def ask() -> dict[str, Any]:
-            url, access = self._view.route(guest, owner)
-            return post(url, access, name, form.part, body, shape, LocalProtocolError, ACTION_MOST_S)
-
-        try:
-            told = await self._view.in_thread(ask)
-        except (LocalProtocolError, NodeUnreachable) as error:
-            details["error"] = str(error)
-            self._entrance.audit.note(action.name, FAILED, guest.actor, destination=name, details=details)
-            return 409, {"error": f"{owner}: {error}"}
-        self._entrance.audit.note(action.name, OK, guest.actor, destination=name, details=details)
-        return SUCCESS, told
 
 
 def _matches(destination: Mapping[str, Any], q: str) -> bool:
     fields = (destination["destination"], destination["owner"], destination["source_address"])
     return any(q.lower() in text.lower() for text in fields)
-
-
-def _found(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a destination of a document. Raises HttpRefusal."""
-    for each in document["destinations"]:
-        if each["destination"] == name:
-            return dict(each)
-    raise HttpRefusal(404, f"the cluster has no destination {name}")
 
 
 def _forms(guest: Guest, destination: str = "") -> list[Form]:
@@ -361,12 +270,6 @@ def _forms(guest: Guest, destination: str = "") -> list[Form]:
         for kind, form in FORMS.items()
         if form.of_cluster == (not destination) and not gate.refusal(guest.account, kind, destination)
     ]
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
 async def _caught(request: Request, guest: Guest, work: Coroutine[Any, Any, bytes]) -> bytes:

@@ -69,7 +69,9 @@ PAGES = (
     Route(gate.MOVE, "/destinations/([^/]+)/move", FORM),
     Route(gate.PAUSE, "/destinations/([^/]+)/pause", FORM),
     Route(gate.RESUME, "/destinations/([^/]+)/resume", FORM),
+    Route(gate.REMOVE, "/destinations/([^/]+)/remove", FORM),
     Route(gate.REBALANCE, "/rebalance", FORM),
+    Route(gate.ADD, "/add", FORM),
 )
 
 

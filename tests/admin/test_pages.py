@@ -15,6 +15,7 @@ import pytest
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Accounts
 from canal_ha.admin import templates
+from canal_ha.admin.forms import EVERY_NODE
 from canal_ha.admin.routes import PAGES
 from canal_ha.admin.sessions import IDLE_S
 from canal_ha.instance.status import InstanceStatus, QueueStatus, ReaderStatus
@@ -398,6 +399,49 @@ def test_the_cluster_is_rebalanced_on_the_page() -> None:
     reader = Browser(Desk())
     reader.log_in("reader")
     assert "/rebalance" not in reader.get("/").text
+
+
+def test_a_destination_is_added_on_the_page() -> None:
+    """The confirmation has the file and the node. What cannot be read is said, and what was filled in stays."""
+    browser = admin()
+    assert 'href="/add"' in browser.get("/").text
+    fields = {**hidden(browser.get("/add").text), "destination": "orders", "node": EVERY_NODE}
+    wrong = browser.post("/add", fields)
+    assert (wrong.code, "Fill in the name" in wrong.text, 'value="orders"' in wrong.text) == (400, True, True)
+    fields["text"] = "canal.instance.master.address = db1:3306\r\ncanal.instance.dbUsername = canal"
+    wrong = browser.post("/add", {**fields, "node": "10.0.0.9:1"})
+    assert (wrong.code, "10.0.0.9:1 is none of the nodes that answer" in wrong.text) == (400, True)
+    confirm = browser.post("/add", fields)
+    assert f"{NODE} will write conf/orders. Not on {OTHER_NODE}" in confirm.text
+    assert ("db1:3306\ncanal.instance.dbUsername" in confirm.text, browser.desk.files.asked) == (True, [])
+    done = browser.post("/add", hidden(confirm.text))
+    assert (done.code, f"{NODE} wrote conf/orders." in done.text) == (200, True)
+    assert browser.desk.files.asked == [("add", "orders", fields["text"].replace("\r", "") + "\n")]
+    line = json.loads(browser.desk.written[-1])
+    assert (line["action"], line["result"], line["destination"]) == ("add", "ok", "orders")
+    reader = Browser(Desk())
+    reader.log_in("reader")
+    assert ("/add" in reader.get("/").text, reader.get("/add").code) == (False, 403)
+
+
+def test_a_destination_is_removed_on_the_page() -> None:
+    """The confirmation says where, and what is kept. Its cursors are never deleted on the page."""
+    browser = admin()
+    fields = {**hidden(browser.get("/destinations/example/remove").text), "node": NODE}
+    confirm = browser.post("/destinations/example/remove", fields)
+    assert f"{NODE} will remove it. Still on {OTHER_NODE}. Kept: its file." in confirm.text
+    assert browser.desk.files.asked == []
+    done = browser.post("/destinations/example/remove", hidden(confirm.text))
+    assert (done.code, f"{NODE} removed it." in done.text) == (200, True)
+    assert browser.desk.files.asked == [("remove", "example", False)]
+
+
+@pytest.mark.parametrize("body", ['{"node": "10.0.0.9:1"}', '{"purge": 1, "node": "10.0.0.1:11111"}', "{}"])
+def test_a_tampered_removal_is_refused(body: str) -> None:
+    """The nodes of a confirmation are checked again."""
+    browser = admin()
+    fields = {**hidden(browser.get("/destinations/example/remove").text), "step": "do", "body": body}
+    assert (browser.post("/destinations/example/remove", fields).code, browser.desk.files.asked) == (400, [])
 
 
 def test_every_kind_of_page_is_known_to_the_gate() -> None:

@@ -12,6 +12,7 @@ from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
+from canal_ha.admin.forms import EVERY_NODE
 from lab import MySQL, ZooKeeper
 from lab.desk import hidden
 from lab.gate import ACCOUNTS, PASSWORD
@@ -92,3 +93,41 @@ def test_the_page_of_one_node_shows_and_steers_what_runs_on_another(mysql: MySQL
                 (change,) = cluster["changes"]
                 assert (change["before"], change["after"]) == (f"127.0.0.1:{owner.port}", f"127.0.0.1:{other.port}")
                 check("/api/v1/status", 200, browser.json("/api/v1/status"))
+
+
+@pytest.mark.real
+def test_the_page_adds_a_destination_to_every_node_and_removes_it(mysql: MySQL) -> None:
+    """Both nodes get the file and run or stand by for it. Its removal takes it from both, in good order."""
+    properties = {
+        "canal.accounts.file": "../conf/accounts.toml",
+        "canal.zookeeper.auth": "canal:x",
+        "canal.auto.scan": "true",
+        "canal.auto.scan.interval": "1",
+    }
+    with ZooKeeper() as zookeeper:
+        nodes = [
+            Node({}, zk_servers=zookeeper.hosts, properties=properties, login=("admin", PASSWORD), name=name)
+            for name in ("one", "two")
+        ]
+        for node in nodes:
+            (node.conf / "accounts.toml").write_text(ACCOUNTS)
+        one, two = nodes
+        with one, two:
+            browser = Browser(two)
+            browser.open("/login", {**hidden(browser.open("/")), "user": "admin", "password": PASSWORD})
+            until(lambda: "2</b> of 2 nodes answer" in browser.open("/"))
+            text = "\n".join(f"{key} = {value}" for key, value in follow(mysql).items())
+            fields = {**hidden(browser.open("/add")), "destination": "late", "node": EVERY_NODE, "text": text}
+            refused = browser.open("/add", {**fields, "text": f"{text}\ncanal.instance.memory.buffer.size = some"})
+            assert "canal.instance.memory.buffer.size" in refused
+            assert not any((node.conf / "late").exists() for node in nodes)
+            done = browser.open("/add", hidden(browser.open("/add", fields)))
+            assert " wrote " in done
+            assert all((node.conf / "late" / "instance.properties").exists() for node in nodes)
+            until(lambda: one.running() | two.running() == {"late"})
+            path = "/destinations/late/remove"
+            until(lambda: "late" in browser.open("/"))
+            confirm = browser.open(path, {**hidden(browser.open(path)), "node": EVERY_NODE})
+            assert " removed it." in browser.open(path, hidden(confirm))
+            until(lambda: not one.running() | two.running())
+            assert not any((node.conf / "late" / "instance.properties").exists() for node in nodes)
