@@ -18,6 +18,7 @@ from canal_ha.config.tls import unverified
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import CanalError, ConfigError, FileMissing, FilesMissing
+from canal_ha.model.excerpt import some
 from canal_ha.version import VERSION
 
 log = logs.get(__name__)
@@ -54,7 +55,7 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
         kernel=kernel.BUILD,
         python=platform.python_version(),
         conf=config.main_file.parent,
-        destinations=",".join(instance.destination for instance in config.destinations),
+        destinations=some(instance.destination for instance in config.destinations),
     )
     for warning in filter(None, (*config.warnings, about_ports, unverified(config.destinations))):
         log.warning("config.warning", text=warning)
