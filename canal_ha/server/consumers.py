@@ -80,9 +80,13 @@ class Consumers:
     def rolling_back(self, identity: ClientIdentity, connection: object, entries: int) -> Iterator[None]:
         """Carry out a roll-back inside, for a connection. An error leaves things as they were.
 
-        entries: how many are taken back.
+        entries: how many are in flight. Those of an earlier roll-back that nobody has got again are taken back with
+            them: canal's clients roll back, subscribe, and roll back once more.
         """
         key, before = identity.key, self._taken_back.get(identity.key)
+        if before:
+            # one that is under way may have taken back the same entries
+            entries = max(before.entries, entries) if before.under_way else before.entries + entries
         back = self._taken_back[key] = _TakenBack(connection, entries)
         self._end_others(key, connection)
         try:

@@ -143,7 +143,7 @@ class Consumer:
             self.taken_back.clear()
 
     def forget_deliveries(self) -> None:
-        """Another instance begins."""
+        """Another instance begins, or the cursor was edited: what was delivered before comes again or is void."""
         self.in_flight.clear()
         self.taken_back.clear()
         self.astray.clear()
@@ -421,7 +421,7 @@ class Referee:
         """An instance reports an event."""
         if name == "cursor.replaced":
             consumer = self.consumer(destination, int(str(facts["client_id"])))
-            consumer.taken_back.clear()
+            consumer.forget_deliveries()  # an edit voids the batches in flight
             self.note(f"{destination}: {node.name} takes over the edit {facts['position']}")
             self._acked.pop((destination, int(str(facts["client_id"]))), None)
             meddled = self._world.seconds() < self._meddled.get(destination, -1.0)

@@ -95,6 +95,23 @@ def test_gets_sent_ahead_take_nothing_that_a_newer_connection_took_back() -> Non
         assert numbers(old.fetched()) == [4]
 
 
+def test_a_second_roll_back_takes_back_what_the_first_one_did() -> None:
+    """Canal's clients roll back, subscribe, and roll back once more, before they have got anything."""
+    with Served() as served, subscribed(served) as old, RawClient(served) as new:
+        old.rollback()
+        push(served, 1, 2)
+        old.get()
+        assert numbers(old.fetched()) == [1, 2]
+        new.rollback()
+        new.subscribe()
+        assert new.refusal() == (0, "")
+        new.rollback()
+        old.get()
+        assert old.fetched().batch_id == -1
+        new.get()
+        assert numbers(new.fetched()) == [1, 2]
+
+
 def test_gets_of_an_older_connection_go_on_when_the_newer_one_is_lost() -> None:
     """Nobody else asks for what the newer one has taken back."""
     with Served() as served, subscribed(served) as old:
