@@ -380,7 +380,8 @@ class ZnodeBackend:
                 created = 0 if known is None else known.created
                 self._remember(operation.path, None if data is None else Znode(data, version, created=created))
                 self._unanswered.pop(operation.path, None)
-            await self._settle(due)
+            with suppress(Fenced):  # a lease that ends while earlier writes are looked at does not undo this one
+                await self._settle(due)
             return True
 
     def _written(self, path: str, data: bytes | None) -> Znode | None:

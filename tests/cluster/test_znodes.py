@@ -59,6 +59,7 @@ class Store:
         # write waits at another server and is done when it `lands`, at the latest before the next write that arrives.
         self.lose: str = ""
         self.lose_at = 0  # "after" at the write of this number, from 1
+        self.lease_ends = False  # while ZooKeeper does the next write
         self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
         self.lost: list[tuple[int, CursorLoss]] = []
@@ -104,6 +105,7 @@ class Store:
             raise ZooKeeperUnavailable("connection lost")
         await self.land()
         versions = await self.session.transaction(operations)
+        self.holds = self.holds and not self.lease_ends
         if lose == "after":
             raise ZooKeeperUnavailable("connection lost")
         return versions
@@ -251,6 +253,19 @@ def test_a_write_without_answer_is_found_out(lose: str) -> None:
         store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
     store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
     assert store.backend.durable.cursors == {1001: at(6), 7: at(5)}
+
+
+def test_a_switch_is_done_although_the_lease_ends_before_its_answer() -> None:
+    """A flush before it had no answer, so the node looks what that one did, which it may not do any more."""
+    store = subscribed()
+    store.lose = "after"
+    with pytest.raises(MetaWriteFailed):
+        store.write(CursorMoved(1001, at(5)))
+    store.stage.pass_time()
+    store.lease_ends = True
+    store.write(ServersChosen(("db2:3306",)))
+    assert store.backend.durable.servers == ("db2:3306",)
+    assert Store(store.stage).load().servers == ("db2:3306",)
 
 
 def lost_under_way(store: Store, *changes: Change) -> None:
