@@ -18,6 +18,8 @@ _JAR = Path("/usr/share/java/zookeeper.jar")
 _LOGGER = Path("/usr/share/java/slf4j-simple.jar")
 _NETTY = Path("/usr/share/java/netty-codec.jar")  # the manifest lacks the part that TLS needs
 
+HUNG_S = 15.0  # without a new session, after all servers are up
+
 _SETTINGS = """\
 tickTime=500
 initLimit=20
@@ -175,6 +177,29 @@ class Ensemble:
                     return node
             time.sleep(0.05)
         raise StartFailed(f"no leader within {timeout_s:.0f} s\n{self.nodes[0].log_tail()}")
+
+    def serve_again(self) -> bool:
+        """Wait until a new session can begin; restart the leader if none does. Return whether that was needed.
+
+        ZooKeeper 3.8.0 can hang for good after the leader and a follower were paused for longer than syncLimit: all
+        three servers say leader or follower, and no write is committed any more.
+        """
+        deadline = time.monotonic() + HUNG_S
+        while time.monotonic() < deadline:
+            client = KazooClient(self.hosts)
+            try:
+                client.start(timeout=2.0)
+                return False
+            except client.handler.timeout_exception:
+                continue
+            finally:
+                client.stop()
+                client.close()
+        leader = self.leader()
+        leader.kill()
+        leader.start()
+        self.leader()
+        return True
 
     def followers(self) -> tuple[ZooKeeper, ...]:
         """Return the current followers."""

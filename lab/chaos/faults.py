@@ -167,7 +167,7 @@ def leader(stage: Stage, chance: random.Random) -> Iterator[None]:
 
 @contextmanager
 def quorum(stage: Stage, chance: random.Random) -> Iterator[None]:
-    """Freeze two of the three ZooKeeper servers."""
+    """Freeze two of the three ZooKeeper servers. The leader is restarted if ZooKeeper hangs behind that."""
     frozen = chance.sample(stage.ensemble.nodes, 2)
     for server in frozen:
         server.pause()
@@ -175,6 +175,8 @@ def quorum(stage: Stage, chance: random.Random) -> Iterator[None]:
     for server in frozen:
         server.resume()
     stage.ensemble.leader(60.0)
+    if stage.ensemble.serve_again():
+        stage.remarks.append("ZooKeeper hung until its leader was restarted")
 
 
 @contextmanager

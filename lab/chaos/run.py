@@ -83,7 +83,9 @@ def run(
             f"{step}: without a row {max(seen.silence_s.values()):.2f} s (Java {seen.java_s:.2f} s), recovery"
             f" {seen.recovery_s:.1f} s, repeated {seen.repeated}, acked again {len(seen.acked_again)}, out of order"
             f" {len(seen.out_of_order)}, wrong {len(seen.flaws)}, lost {seen.lost}"
+            + "".join(f"; {remark}" for remark in stage.remarks)
         )
+        stage.remarks.clear()
         if result.stuck:
             break
     result.fencing = judge(transactions(stage.ensemble), [DESTINATION])

@@ -78,6 +78,7 @@ class Stage(Staged):
         self.nodes: list[Attended] = []
         self.deliveries = {name: Delivery(inferred=name == PLAIN, flaw=rows.flaw) for name in CLIENTS}
         self.clients: dict[str, Reader | JavaClient] = {}
+        self.remarks: list[str] = []  # about the step under way
         self.logs = temporary_directory("chaos")
         self._client_links: dict[str, list[Link]] = {}
         self._started = 0
