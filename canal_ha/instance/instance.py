@@ -341,17 +341,25 @@ class Instance:
         await self.meta.unsubscribe(client_id)
         self._tell_readable()
 
-    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
-        """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
+    async def get(
+        self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None] = lambda: None
+    ) -> GetAnswer:
+        """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream.
+
+        check: see Stream.get.
+        """
         stream = self._subscribed(identity)
         self._check_within(stream, identity)
         if self._accounts.get(identity.client_id) != identity.account:
             self._stream_places.check(identity.client_id, identity.account)
             self._accounts[identity.client_id] = identity.account
-        message = await stream.get(request)
-        self._check()  # the node may have lost the destination while the GET waited
-        self._check_within(stream, identity)
-        return message
+
+        def still() -> None:
+            self._check()  # the node may have lost the destination while the GET waited
+            self._check_within(stream, identity)
+            check()
+
+        return await stream.get(request, still)
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """Close the client's oldest batch. With a flush period of 0 the cursor is durable when this returns.
@@ -551,9 +559,8 @@ class Instance:
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """See CursorEdits. The client's stream goes on from there."""
-        if self.meta.cursor(client_id) is None:
+        if not self.meta.replaced(client_id, cursor):
             return  # unsubscribed meanwhile
-        self.meta.replaced(client_id, cursor)
         stream = self._streams.get(client_id)
         if stream:
             stream.rewind()

@@ -59,6 +59,7 @@ class Meta:
         self._cursors: dict[int, LogPosition] = {}
         self.unreadable: dict[int, str] = {}  # see Snapshot
         self.refused: dict[int, str] = {}  # why the last flush could not write a client
+        self._first: dict[int, LogPosition] = {}  # first cursors that are being written
         self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
         self._due: set[int] = set()  # clients whose cursor the next flush writes
         self._servers_due = False  # the next flush writes the chosen servers again
@@ -119,13 +120,17 @@ class Meta:
                 changes.append(CursorMoved(identity.client_id, first))
                 if self.start is not None:
                     changes.append(StartForgotten())
-            if changes:
-                try:
+            if first is not None:
+                self._first[identity.client_id] = first
+            try:
+                if changes:
                     await self._backend.write(tuple(changes))
-                except MetaWriteFailed:
-                    if known is not None:
-                        self.rewrite(identity.client_id)  # the backend may yet store the filter, which does not count
-                    raise
+            except MetaWriteFailed:
+                if known is not None:
+                    self.rewrite(identity.client_id)  # the backend may yet store the filter, which does not count
+                raise
+            finally:
+                first = self._first.pop(identity.client_id, None)  # an operator may have edited it meanwhile
             self._clients[identity.client_id] = identity
             self._due_clients.discard(identity.client_id)
             if first is not None:
@@ -199,16 +204,21 @@ class Meta:
             self._due.add(client_id)
         return True
 
-    def replaced(self, client_id: int, position: LogPosition) -> None:
+    def replaced(self, client_id: int, position: LogPosition) -> bool:
         """Take over a cursor that was written from outside, forwards or backwards; it needs no flush.
 
-        Raises NotSubscribed.
+        Return False and do nothing if the client is unknown. A client that subscribes for the first time is known: its
+        first write may have had no answer, and an operator has edited what it left.
         """
+        if client_id in self._first:
+            self._first[client_id] = position
+            return True
         if client_id not in self._clients:
-            raise NotSubscribed(self.destination, client_id)
+            return False
         self._cursors[client_id] = position
         self._due.discard(client_id)
         self._start_due |= self.start is not None
+        return True
 
     def mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:
         """Take over a client that was unreadable, as the backend has it now."""
@@ -220,7 +230,8 @@ class Meta:
 
     def reset(self, client_id: int, position: LogPosition) -> None:
         """Move a cursor anywhere, because its position is lost; the next flush writes it. Raises NotSubscribed."""
-        self.replaced(client_id, position)
+        if not self.replaced(client_id, position):
+            raise NotSubscribed(self.destination, client_id)
         self._due.add(client_id)
 
     def rewrite(self, client_id: int | None = None) -> None:

@@ -62,6 +62,7 @@ class Store:
         self.lease_ends = False  # while ZooKeeper does the next write
         self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
+        self.heard: Callable[[int, LogPosition], object] = lambda client_id, cursor: None  # hears of edits too
         self.lost: list[tuple[int, CursorLoss]] = []
         self.skipped: list[str] = []
         self.mended: list[tuple[ClientIdentity, int | None]] = []
@@ -82,11 +83,15 @@ class Store:
             restore=restore,
         )
         self.backend: ZnodeBackend = self.ownership.meta(
-            replaced=lambda client_id, cursor: self.replaced.append((client_id, cursor.offset)),
+            replaced=self._on_replaced,
             lost=lambda *loss: self.lost.append(loss),
             skipped=self.skipped.append,
             mended=lambda identity, cursor: self.mended.append((identity, cursor.offset if cursor else None)),
         )
+
+    def _on_replaced(self, client_id: int, cursor: LogPosition) -> None:
+        self.replaced.append((client_id, cursor.offset))
+        self.heard(client_id, cursor)
 
     def _on_fenced(self) -> None:
         self.fenced += 1
@@ -347,6 +352,20 @@ def test_the_filter_of_a_refused_first_subscribe_does_not_come_back_with_the_nex
         store.write(Subscribed(ClientIdentity("example", 1001, r"a\..*")), CursorMoved(1001, at(4)))
     store.write(Subscribed(ClientIdentity("example", 1001)), CursorMoved(1001, at(4)))
     assert store.backend.durable == Store(store.stage).load()
+
+
+def test_an_edit_of_what_a_refused_first_subscribe_left_wins() -> None:
+    """The first SUBSCRIBE of a client had no answer, and an operator moves its cursor. The next one begins there."""
+    store = Store()
+    meta = Meta("example", store.backend, turn=DeferredLock())
+    store.heard = meta.replaced
+    store.stage.do(meta.load)
+    store.lose = "after"
+    with pytest.raises(MetaWriteFailed):
+        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001), at(4)))
+    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001), at(200)))
+    assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
 
 
 def test_a_blank_filter_keeps_the_stored_one() -> None:

@@ -224,9 +224,10 @@ def test_unsubscribe() -> None:
     do(clients.unsubscribe(2))
     assert disk.writes[1:] == [(Unsubscribed(2),)]
     assert (clients.clients(), clients.cursor(2), clients.due) == ((), None, ())
-    for call in (clients.move, clients.replaced):
+    for call in (clients.move, clients.reset):
         with pytest.raises(NotSubscribed):
             call(2, at(10))
+    assert not clients.replaced(2, at(10))
     do(clients.subscribe(replace(B, filter=""), at(50)))
     assert clients.clients() == (replace(B, filter=""),)
     assert clients.cursor(2) == at(50)
