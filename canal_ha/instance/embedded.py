@@ -168,9 +168,11 @@ class Embedded:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)
 
-    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
+    async def get(
+        self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None] = lambda: None
+    ) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
-        return await (await self._instance(identity)).get(identity, request)
+        return await (await self._instance(identity)).get(identity, request, check)
 
     async def read_from(
         self,

@@ -196,8 +196,12 @@ class Stream:
         if opens:
             self._open()
 
-    async def get(self, request: GetRequest) -> GetAnswer:
-        """Return the next batch. Raises QuotaReached, or the error that ended the feed for good."""
+    async def get(self, request: GetRequest, check: Callable[[], None] = lambda: None) -> GetAnswer:
+        """Return the next batch. Raises QuotaReached, or the error that ended the feed for good.
+
+        check: called when the wait is over; raises an error if the client must not get a batch any more. A batch that
+            were taken before that would be in flight without anybody who has it.
+        """
         self._asked_at = self._reactor.seconds()
         self._check_form(request.exact)
         self._take_form(request.exact)
@@ -212,6 +216,7 @@ class Stream:
                 raise FormsMixed(self._config.destination, self.client_id)
             self._ensure_open()
             held_back = request.one_server and self._holds_back()
+        check()
         if held_back:
             return GetAnswer(EMPTY_BATCH_ID)
         batch = self._ring.get(request.fetch_size) if self._ring else None
@@ -534,8 +539,8 @@ class Stream:
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000
         waiting = _Waiting(size, until)
-        if len(self._waiting) == WAITING_MOST:
-            self._waiting[0].wake()  # it ends without a batch
+        for oldest in self._waiting[: max(0, len(self._waiting) + 1 - WAITING_MOST)]:
+            oldest.wake()  # it ends without a batch
         self._waiting.append(waiting)
         self._arm()
         try:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity, ClientKey
 
+WAITING_MOST = 64  # GETs of one client id that wait here or in its stream: a roll-back ends all of them at once
+
 
 @dataclass(slots=True)
 class _TakenBack:
@@ -124,6 +126,10 @@ class Consumers:
             back.entries -= answer.batch.entries
             if back.entries <= 0 and not back.under_way:
                 self._release(key)
+
+    def crowded(self, identity: ClientIdentity) -> bool:
+        """Return whether so many GETs of the client id wait that one more must not."""
+        return len(self._waiting.get(identity.key, ())) > WAITING_MOST
 
     @contextmanager
     def waiting(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> Iterator[None]:

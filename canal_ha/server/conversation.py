@@ -15,6 +15,7 @@ import types
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -34,7 +35,6 @@ from canal_ha.errors import (
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
-from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity, ClientKey
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
@@ -47,6 +47,7 @@ from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
+from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
@@ -74,6 +75,7 @@ class Shared:
     unread: UnreadReplies
     audit: Audit
     consumers: Consumers
+    turns: TurnQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,25 +462,24 @@ class Conversation:
                     self.reading = LastRead(identity, private=False)
                 with self._shared.consumers.waiting(identity, self, self._pass_over):
                     try:
-                        message = await self._next_batch(request.wanted, identity)
+                        message = await self._next_batch(request, identity)
                     except CancelledError:
                         if not self._passed_over or self._gone or self._ending:
                             raise
-                        message = await self._nothing(identity)
-            if self._read:  # the accounts may have changed meanwhile
-                self._check_read()
-            else:
-                try:
-                    self._check_batch(request, identity)
-                except CanalError:
-                    self._shared.consumers.gave(identity, self, message)  # it is in flight all the same
-                    raise
+                        await self._shared.turns.turn()
+                        message = await self._nothing(request, identity)
+            if self._read:
+                self._check_read()  # the accounts may have changed meanwhile
         except CancelledError:
             self._session.done()
             return None
         finally:
             self._fetching = False
-        if message.batch is not None:
+        if message.batch is None:
+            self._turn_began = float(
+                "-inf"
+            )  # another connection may have ended the GET: what follows is not part of that
+        else:
             if len(self._unacked) == UNACKED_MOST:
                 self._unacked.clear()
             self._unacked.add(message.batch_id)
@@ -488,33 +489,36 @@ class Conversation:
         return reply
 
     def _check_batch(self, request: Get, identity: ClientIdentity) -> None:
-        """Raise the error that the client gets instead of the batch, because something has changed meanwhile."""
+        """Raise the error that the client gets instead of a batch, because something has changed meanwhile."""
         self._check_era(identity)
         self._check_alone(identity)
         if self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
             raise NotSubscribed(identity.destination, identity.client_id)
 
-    async def _next_batch(self, wanted: GetRequest, identity: ClientIdentity) -> GetAnswer:
+    async def _next_batch(self, request: Get, identity: ClientIdentity) -> GetAnswer:
         """Return the client's next batch; an empty one if another connection has to get rows first.
 
         Raises CancelledError.
         """
-        consumers = self._shared.consumers
+        consumers, wanted = self._shared.consumers, request.wanted
         self._check_era(identity)
         self._check_alone(identity)
         if consumers.keeps_back(identity, self):
-            await self._wait(wanted.wait_ms)
-            return await self._nothing(identity)
+            if not consumers.crowded(identity):
+                await self._wait(wanted.wait_ms)
+            return await self._nothing(request, identity)
         if self._told_cursor is not None:
             wanted = replace(wanted, one_server=True)
-        message = await self._shared.destinations.get(identity, wanted)
+        check = partial(self._check_batch, request, identity)
+        message = await self._shared.destinations.get(identity, wanted, check)
         if message.batch is not None and consumers.another(identity, self):
             self._astray[identity.key] = message.batch_id
         return message
 
-    async def _nothing(self, identity: ClientIdentity) -> GetAnswer:
-        """Return an answer without a batch. Raises NotSubscribed, NotRunningHere."""
+    async def _nothing(self, request: Get, identity: ClientIdentity) -> GetAnswer:
+        """Return an answer without a batch. Raises what _check_batch raises, and NotRunningHere."""
         await self._shared.destinations.in_flight(identity)  # the node may have lost the destination meanwhile
+        self._check_batch(request, identity)
         return GetAnswer(EMPTY_BATCH_ID)
 
     async def _wait(self, wait_ms: float | None) -> None:
@@ -531,8 +535,8 @@ class Conversation:
                 timer.cancel()
 
     def _pass_over(self) -> None:
-        """End the GET that waits without a batch."""
-        if self._fetching and self._awaited:
+        """End the GET that waits without a batch, in a later round of the reactor."""
+        if self._fetching and self._awaited and not self._passed_over:
             self._passed_over = True
             self._awaited.cancel()
 
@@ -583,11 +587,8 @@ class Conversation:
 
     async def _turn(self) -> None:
         """Give other connections their turn, if this one's has lasted long enough."""
-        if self._shared.clock.seconds() - self._turn_began < TURN_S:
-            return
-        turn = Deferred[None]()
-        self._shared.clock.callLater(0, lambda: turn.callback(None))
-        await turn
+        if self._shared.clock.seconds() - self._turn_began >= TURN_S:
+            await self._shared.turns.turn()
 
     # ---- driving the steps
 

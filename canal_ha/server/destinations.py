@@ -71,8 +71,11 @@ class Destinations(Protocol):
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Delete the client."""
 
-    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
-        """Return the client's next batch. The caller may cancel the wait."""
+    async def get(self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None]) -> GetAnswer:
+        """Return the client's next batch. The caller may cancel the wait.
+
+        check: called before the batch is taken; raises an error if the client must not get it.
+        """
 
     async def read_from(
         self,

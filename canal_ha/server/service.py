@@ -24,6 +24,7 @@ from canal_ha.server.destinations import Destinations
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.protocol import CanalConnection, RefusedConnection
+from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.scramble import SEED_BYTES
@@ -78,6 +79,7 @@ class CanalService(ServerFactory):
             UnreadReplies(load.limits.reply_bytes),
             self._entrance.audit,
             Consumers(),
+            TurnQueue(reactor),
         )
         self._bound = BoundedPort(
             reactor,

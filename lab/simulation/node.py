@@ -29,6 +29,7 @@ from canal_ha.server.consumers import Consumers
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
+from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import Acknowledge, Request, Rollback, Subscribe
 from canal_ha.wire.server_session import ConversationState, Reply
@@ -107,6 +108,7 @@ class Node:
             UnreadReplies(load.limits.reply_bytes),
             Audit(self.process),
             Consumers(),
+            TurnQueue(self.process),
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:

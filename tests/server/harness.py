@@ -120,8 +120,9 @@ class Hurried:
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
         self.in_flight, self.entries_in_flight = inner.in_flight, inner.entries_in_flight
 
-    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
-        return await self._inner.get(identity, replace(request, wait_ms=request.wait_ms and request.wait_ms / 100))
+    async def get(self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None]) -> GetAnswer:
+        hurried = replace(request, wait_ms=request.wait_ms and request.wait_ms / 100)
+        return await self._inner.get(identity, hurried, check)
 
 
 class Served:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.server.consumers import Consumers
+from canal_ha.server.consumers import WAITING_MOST, Consumers
 
 ONE, TWO = ClientIdentity("example", 1001), ClientIdentity("example", 1002)
 
@@ -23,6 +25,19 @@ def test_the_newest_connection_consumes_until_it_is_lost() -> None:
     assert consumers.another(ONE, "first")
     consumers.lost("second")
     assert not consumers.another(ONE, "first")
+
+
+def test_a_client_id_is_crowded_when_too_many_of_its_gets_wait() -> None:
+    """A roll-back ends all of them at once."""
+    consumers = Consumers()
+    with ExitStack() as stack:
+        for number in range(WAITING_MOST):
+            stack.enter_context(consumers.waiting(ONE, f"connection {number}", lambda: None))
+        assert not consumers.crowded(ONE)
+        with consumers.waiting(ONE, "one more", lambda: None):
+            assert consumers.crowded(ONE)
+            assert not consumers.crowded(TWO)
+        assert not consumers.crowded(ONE)
 
 
 def test_nothing_is_kept_of_what_is_over() -> None:

@@ -13,6 +13,7 @@ import pytest
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import ServerRefused
+from canal_ha.instance.stream import WAITING_MOST
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import client_frame
@@ -45,6 +46,25 @@ def test_one_connection_too_many_is_told_so(
         for each in held:
             each.sock.close()
     assert len([record for record in caplog.records if "connection.refused" in str(record.msg)]) == 10
+
+
+def test_gets_sent_ahead_do_not_pass_the_limit_of_gets_that_wait() -> None:
+    """A GET that waits ends when there is one too many. The next one of its connection waits in its place."""
+    with Served() as served, ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(served)) for _ in range(WAITING_MOST + 20)]
+        clients[0].subscribe()
+        assert clients[0].refusal() == (0, "")
+        for client in clients:
+            for _ in range(5):
+                client.get(timeout=0, size=1)
+
+        def waiting() -> int:
+            return served.embedded.status()[0].streams[0].waiting
+
+        until(lambda: waiting() == WAITING_MOST, what="as many GETs as may wait")
+        for client in clients[:20]:  # they were sent first, so all of theirs have ended meanwhile
+            assert client.fetched().batch_id == -1
+        assert waiting() == WAITING_MOST
 
 
 def test_a_client_with_failover_waits_for_room() -> None:
