@@ -63,7 +63,9 @@ class Move:
 
 
 class RingRoom(Protocol):
-    """The room in a stream's ring."""
+    """The room in a stream's ring. patient: whether `accept` waits for room; False: it raises StoreFull."""
+
+    patient: bool
 
     @property
     def full(self) -> bool:

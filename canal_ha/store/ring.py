@@ -74,6 +74,7 @@ class Ring:
         ddl_isolation: bool,
         on_data: Callable[[bool], None] = lambda full: None,
     ) -> None:
+        self.patient = True  # whether a put waits for room
         self.armed = False
         self.wanted = 0  # on_data is called once `available(wanted)` holds, not for every earlier put
         self._buffer_size = buffer_size
@@ -103,9 +104,11 @@ class Ring:
     def put(self, segment: Segment, timeout_s: float | None = None) -> int:
         """Append a segment without copying and return the sequence of its last entry; wait while there is no room.
 
-        timeout_s: None waits without limit.
+        timeout_s: None waits without limit; a ring that is not `patient` does not wait at all.
         Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
+        if not self.patient:
+            timeout_s = 0.0
         with self._lock:
             if not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq

@@ -92,6 +92,11 @@ class CurrentSource:
         self._waits_until = self._waits_until or self._clock() + patience_s
         return self._clock() < self._waits_until
 
+    @property
+    def expects(self) -> bool:
+        """Whether transactions may come that another server has delivered, and that content alone tells apart."""
+        return isinstance(self._delivered_before, ExpectedTransactions) and not self._delivered_before.over
+
     def new(self, segment: Segment) -> Sequence[Segment]:
         """Return the parts of a segment that were not already delivered from another server."""
         return (segment,) if self._delivered_before is None else self._delivered_before.new(segment)

@@ -39,6 +39,11 @@ class ExpectedTransactions:
         self._units = Units()
         self._held: list[Segment] = []  # of a transaction that has not ended
 
+    @property
+    def over(self) -> bool:
+        """Whether no transaction is expected any more."""
+        return not self._expected
+
     def new(self, segment: Segment) -> Sequence[Segment]:
         """See Delivered. Holds the pieces of a transaction until its end."""
         if not self._expected:

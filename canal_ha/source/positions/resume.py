@@ -57,6 +57,10 @@ class Resume:
             self._skip = before
         return replace(self.at, offset=FIRST_OFFSET, consumed=False)
 
+    def shows(self, journal: str, position: int) -> bool:
+        """Return whether everything behind this boundary is new, so that `new` removes nothing of it."""
+        return self._skip is None or _is_later((journal, position, 0), self._skip)
+
     def new(self, segment: Segment) -> Segment | None:
         """Return the part of a segment that was not delivered yet; None if there is none."""
         if self._skip is None:

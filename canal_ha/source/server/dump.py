@@ -136,7 +136,14 @@ class _Following(Exception):
 
 
 class Room(Protocol):
-    """What a shared dump asks about a stream's ring. full: a segment has to wait. drained: the client has all of it."""
+    """What a shared dump asks about a stream's ring.
+
+    full: a segment has to wait.
+    drained: the client has all of it.
+    patient: whether `accept` waits for room; False: it raises StoreFull.
+    """
+
+    patient: bool
 
     @property
     def full(self) -> bool: ...
@@ -298,6 +305,8 @@ class Dump:
             except _Following as following:
                 self._close()
                 self._follow(following.shared)
+                if self._sharing:
+                    self._sharing.room.patient = True
                 continue
             except CanalError as error:
                 failure = error
@@ -513,15 +522,17 @@ class Dump:
                 self.idle = True
                 if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
                     self.idle_at = self.heard_at
-        if self._lead:
-            self._lead.passed(output, gtid)
+        if self._lead and (
+            not isinstance(output, Passed | Rotated) or self._resume.shows(output.journal, output.position)
+        ):
+            self._lead.passed(output, gtid)  # else its followers would miss what this dump leaves out
 
     # ---- with a shared dump; see SharingStream and Leader in shared.py
 
     @property
     def boundary(self) -> LogPosition | None:
         """See SharingStream."""
-        return self._resume.at if self._resume.all_before else None
+        return self._resume.at if self._resume.all_before and not self._current_source.expects else None
 
     @property
     def full(self) -> bool:
@@ -554,8 +565,12 @@ class Dump:
     def _share(self, sharing: Sharing) -> None:
         """Follow the shared dump if it knows this place."""
         shared = sharing.dumps.offer(sharing.kind, self)
-        if shared and shared.join(self):
+        if shared is None:
+            return
+        sharing.room.patient = False  # a shared dump waits for none of its followers
+        if shared.join(self):
             raise _Following(shared)
+        sharing.room.patient = True
 
     def _follow(self, shared: SharedDump) -> None:
         """Follow until released, stopped or rerouted."""
@@ -593,6 +608,7 @@ class Dump:
         for new in self._current_source.new(with_hashed_rows(fresh)):
             self._accept(new)
             self._current_source.delivered(new)
+            self._resume.delivered(new)  # `accept` may refuse the next one
         self._resume.delivered(fresh)
         self.last_event_ms = fresh.timestamps[-1]
         self._go_on()

@@ -10,8 +10,8 @@ shared dump keeps its last outputs for this.
 A shared dump lasts as long as somebody follows it, so a destination never has more shared dumps than open streams.
 
 A follower whose ring is full is waited for, but only as long as all other followers have something to take, and for a
-second at most. So a slow client delays nobody. If the shared dump fails in any way, all followers leave; it is never
-repaired.
+second at most. `take` never waits: a ring that fills between the look and the call refuses, and its stream leaves. So a
+slow client delays nobody. If the shared dump fails in any way, all followers leave; it is never repaired.
 
 Threads: `take` is called on the thread of the shared dump, or on that of the stream while it joins.
 """
@@ -56,7 +56,10 @@ class SharingStream(Protocol):
         """Whether its client has got everything."""
 
     def take(self, output: Output, gtid: str) -> None:
-        """Handle what was decoded next. gtid: the set executed so far, as of DumpDecoder.gtid_set."""
+        """Handle what was decoded next, without waiting. Raises any error if it cannot; it is released then.
+
+        gtid: the set executed so far, as of DumpDecoder.gtid_set.
+        """
 
     def release(self) -> None:
         """It follows no longer; any thread."""
@@ -132,10 +135,9 @@ class SharedDump:
             if self._ended or behind < 0 or (gtid and gtid != at.gtid):
                 return False
             for output, executed in islice(self._kept, behind - self._first, None):
-                if isinstance(output, Segment) and follower.full:
+                if not self._takes(follower, output, executed):
                     follower.release()  # it has taken a part, so its own decoder is behind
                     return True
-                follower.take(output, executed)
             self._followers.append(follower)
         return True
 
@@ -184,10 +186,18 @@ class SharedDump:
             self._keep(output, gtid, size)
             self._count_received()
             for follower in tuple(self._followers):
-                try:
-                    follower.take(output, gtid)
-                except Exception:  # its own dump meets the same error, if it is one, and reports it
+                if not self._takes(follower, output, gtid):
                     self._release(follower)
+
+    def _takes(self, follower: SharingStream, output: Output, gtid: str) -> bool:
+        """Pass an output to a follower. Return False if it could not take it."""
+        if isinstance(output, Segment) and follower.full:
+            return False
+        try:
+            follower.take(output, gtid)
+        except Exception:  # its own dump meets the same error, if it is one, and reports it
+            return False
+        return True
 
     def _keep(self, output: Output, gtid: str, size: int) -> None:
         self._kept.append((output, gtid))
@@ -279,7 +289,11 @@ class SharedDumps:
             if shared or at is None or self._closed or len(of_kind.streams) < 2 or self._clock() < of_kind.not_before:
                 return shared
             shared = of_kind.shared = SharedDump(at.server, ended=lambda: self._over(of_kind), clock=self._clock)
-        shared.start(self._make(kind, at, shared))
+        try:
+            shared.start(self._make(kind, at, shared))
+        except BaseException:  # no thread can begin: it must not stay as the one of its kind
+            shared.end()
+            raise
         return shared
 
     def gone(self, kind: Hashable, follower: SharingStream) -> None:

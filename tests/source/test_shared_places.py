@@ -1,0 +1,199 @@
+"""Where streams may join a shared dump, and what a follower's ring does to the others. Dumps without connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.decode.outputs import Output, Passed, Rotated
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.connection.identity import replica, shared_replica
+from canal_ha.source.positions.delivered import ExpectedTransactions
+from canal_ha.source.positions.fingerprints import Fingerprint
+from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.server.dump import Dump, Room, Sharing
+from canal_ha.source.server.shared import SharedDump, SharedDumps
+from canal_ha.store.ring import Ring
+from tests.segments import HERE, Item, segment
+
+JOURNAL = "mysql-bin.000001"
+CONFIG = InstanceConfig("example", SourceConfig("127.0.0.1"))
+
+
+class Decoder:
+    """What a dump asks its decoder. The outputs of a test come from nowhere else."""
+
+    gtid_set = ""
+    awaited = large_events = 0
+
+
+class Thread:
+    """The thread of a shared dump, which the test itself is."""
+
+    received_bytes = 0
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def check(self) -> None: ...
+
+
+class Roomy:
+    """A ring that is never full."""
+
+    patient = True
+    full = False
+    drained = True
+
+
+class Shared:
+    """A shared dump that begins at a position. feed: decodes outputs."""
+
+    def __init__(self, start: LogPosition) -> None:
+        self.shared = SharedDump(HERE.server)
+        self._dump = dump_at(
+            start, self.shared.segment, replica=shared_replica("example", "1"), may_move=False, lead=self.shared
+        )
+        self._dump._resume.begin()
+        self.shared.start(Thread())
+
+    def feed(self, *outputs: Output) -> None:
+        """Decode outputs, as one chunk."""
+        self._dump._decode(iter(outputs), 10)
+
+
+def dump_at(start: LogPosition, accept: Callable[[Segment], object], **more: Any) -> Dump:
+    """Return a dump that has a decoder."""
+    found = Dump(CONFIG, lambda: None, start=start, accept=accept, report=lambda event: None, **more)  # type: ignore[arg-type, return-value]  # it never connects
+    found._decoder = Decoder()  # type: ignore[assignment]  # see there
+    return found
+
+
+def stream_at(
+    offset: int, accept: Callable[[Segment], object], room: Room, client_id: int = 1, *, consumed: bool = False
+) -> Dump:
+    """Return the dump of a stream that may share one."""
+    sharing = Sharing(SharedDumps(lambda kind, start, shared: Thread()), "kind", room)
+    return dump_at(at(offset, consumed=consumed), accept, replica=replica("example", client_id), sharing=sharing)
+
+
+def at(offset: int, *, consumed: bool = False) -> LogPosition:
+    return LogPosition(JOURNAL, offset, consumed=consumed, server=HERE.server)
+
+
+def transaction(offset: int) -> Segment:
+    """Return a transaction of two entries; it takes 100 bytes of binlog."""
+    return segment([Item(offset, body=b"row"), Item(offset + 50, EntryKind.END)])
+
+
+def ring(entries: int) -> Ring:
+    return Ring(buffer_size=entries, mem_unit=1024, batch_mode=BatchMode.MEMSIZE, ddl_isolation=False)
+
+
+def test_nobody_joins_before_the_place_of_a_shared_dump_beyond_4_gib() -> None:
+    """The dump command cannot name that place, so the shared dump reads the journal again, and passes nothing on."""
+    place = OFFSET_MAX + 1000
+    got: list[int] = []
+    behind = stream_at(1000, lambda new: got.extend(new.offsets), Roomy())
+    shared = Shared(at(place))
+    shared.feed(Rotated(JOURNAL, FIRST_OFFSET), transaction(900), Passed(JOURNAL, 1000, 1))
+    assert not shared.shared.join(behind)
+    shared.feed(transaction(1000), Passed(JOURNAL, 1100, 1), transaction(place - 100), Passed(JOURNAL, place, 1))
+    there = stream_at(place, lambda new: got.extend(new.offsets), Roomy(), 2)
+    assert shared.shared.join(there)
+    shared.feed(transaction(place), Passed(JOURNAL, place + 100, 1))
+    assert got == [place, place + 50]
+
+
+def test_a_stream_that_lacks_a_statement_joins_no_dump_that_begins_behind_it() -> None:
+    """The two places have one offset, and the shared dump's is behind the event there."""
+    got: list[int] = []
+    shared = Shared(at(1000, consumed=True))
+    shared.feed(Rotated(JOURNAL, 1000))
+    assert not shared.shared.join(stream_at(1000, lambda new: got.extend(new.offsets), Roomy()))
+    shared.feed(segment([Item(1000, EntryKind.DDL)]), Passed(JOURNAL, 1100, 1))
+    assert shared.shared.join(stream_at(1100, lambda new: got.extend(new.offsets), Roomy(), 2))
+
+
+def test_a_ring_that_fills_in_the_wrong_moment_blocks_no_other_stream() -> None:
+    """Its client rolls back between the look at the ring and the put. The stream leaves, and reads by itself."""
+    shared = Shared(at(0))
+    shared.feed(Rotated(JOURNAL, 0))
+    slow, other = ring(4), ring(1000)
+    got: list[int] = []
+
+    def spend(new: Segment) -> None:
+        other.put(new)
+        got.extend(new.offsets)
+        if len(got) == 7:
+            slow.rollback()
+
+    slow.patient = False  # as while a stream shares a dump
+    streams = stream_at(0, spend, Roomy()), stream_at(0, slow.put, slow, 2)
+    for stream in streams:
+        assert shared.shared.join(stream)
+    pieces = [
+        replace(segment([Item(first + index, kind) for index, kind in enumerate(kinds)]), cut=True)
+        for first, kinds in [
+            (0, [EntryKind.BEGIN, EntryKind.ROWS, EntryKind.ROWS]),
+            (3, [EntryKind.ROWS, EntryKind.ROWS]),
+            (5, [EntryKind.ROWS, EntryKind.ROWS]),
+        ]
+    ]
+    shared.feed(pieces[0])
+    shared.feed(pieces[1])
+    assert slow.get(1000)
+    assert not slow.full
+    shared.feed(pieces[2])
+    assert (got, slow.put_seq, shared.shared.followers) == ([0, 1, 2, 3, 4, 5, 6], 4, 1)
+
+
+def test_a_stream_that_expects_transactions_of_another_server_shares_nothing() -> None:
+    """It puts one transaction after the other, so a shared dump could not know whether they have room."""
+    stream = stream_at(0, lambda new: None, Roomy())
+    stream._decode(iter([Rotated(JOURNAL, 0)]), 1 << 20)
+    seen = [stream.boundary]
+
+    class Nothing:
+        def has(self, unit: object) -> bool:
+            return True
+
+    expected = ExpectedTransactions([Fingerprint.any_since(10)], Nothing())  # type: ignore[arg-type]  # see there
+    stream._current_source._delivered_before = expected
+    seen.append(stream.boundary)
+    expected.new(transaction(0))
+    expected._expected.clear()
+    seen.append(stream.boundary)
+    assert seen == [at(0), None, at(0)]
+
+
+def test_what_a_follower_has_accepted_does_not_come_again() -> None:
+    """After a switch a segment goes into the ring in parts. The second one finds no room, and comes again alone."""
+    got: list[int] = []
+    full = False
+
+    def accept(new: Segment) -> None:
+        nonlocal full
+        if full:
+            raise RuntimeError("no room")
+        full = True
+        got.extend(new.offsets)
+
+    class InParts:
+        def new(self, whole: Segment) -> list[Segment]:
+            return [whole.slice(first, first + 2) for first in range(0, len(whole), 2)]
+
+    stream = stream_at(0, accept, Roomy())
+    stream._current_source._delivered_before = InParts()
+    whole = segment([Item(offset, kind) for offset, kind in enumerate([EntryKind.ROWS, EntryKind.END] * 3)])
+    for _ in range(3):
+        full = False
+        stream._resume.begin()
+        with suppress(RuntimeError):
+            stream.take(whole, "")
+    assert got == [0, 1, 2, 3, 4, 5]
