@@ -164,6 +164,11 @@ class Embedded:
         instance = self._running.get(identity.destination)
         return instance.era(identity) if instance else None
 
+    def cursor(self, identity: ClientIdentity) -> LogPosition | None:
+        """See Instance.cursor; None where the destination does not run."""
+        instance = self._running.get(identity.destination)
+        return instance.cursor(identity) if instance else None
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)

@@ -326,6 +326,11 @@ class Instance:
         stream = self._streams.get(identity.client_id)
         return stream.era if stream else None
 
+    def cursor(self, identity: ClientIdentity) -> LogPosition | None:
+        """Return the client's cursor, as `subscribe` does; None if the client has no stream."""
+        stream = self._streams.get(identity.client_id)
+        return stream.cursor if stream else None
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """End the client's stream and delete its cursor and filter durably."""
         async with self._subscribing.of(identity.client_id):

@@ -36,6 +36,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.identity import ClientIdentity, ClientKey
+from canal_ha.model.position import LogPosition
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
@@ -90,6 +91,22 @@ class LastRead:
     private: bool
 
 
+@dataclass(slots=True)
+class _Told:
+    """What a client that asked for its cursor was told last.
+
+    era: see Destinations.era.
+    begun: whether it has begun to consume since.
+    asked: whether it has asked for a batch since it began.
+    """
+
+    identity: ClientIdentity
+    era: object
+    cursor: LogPosition | None
+    begun: bool
+    asked: bool = False
+
+
 class Conversation:
     """See the module."""
 
@@ -132,8 +149,7 @@ class Conversation:
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
-        self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
-        self._told_begins = False  # it has begun to consume since it was told
+        self._told: _Told | None = None
         self._passed_over = False  # the GET that waits ends without a batch
         self._login: Timer | None = None  # until the client has logged in
         self._ahead_bytes = 0  # as the budget knows it
@@ -406,7 +422,7 @@ class Conversation:
                         self._consumes(identity)
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
-                        self._told_cursor, self._told_begins = (identity, destinations.era(identity)), not only_looks
+                        self._told = _Told(identity, destinations.era(identity), cursor, begun=not only_looks)
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
@@ -503,11 +519,13 @@ class Conversation:
         consumers, wanted = self._shared.consumers, request.wanted
         self._check_era(identity)
         self._check_alone(identity)
+        if self._told and self._told.begun:
+            self._told.asked = True
         if consumers.keeps_back(identity, self):
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
             return await self._nothing(request, identity)
-        if self._told_cursor is not None:
+        if self._told:
             wanted = replace(wanted, one_server=True)
         check = partial(self._check_batch, request, identity)
         message = await self._shared.destinations.get(identity, wanted, check)
@@ -544,14 +562,21 @@ class Conversation:
         """The client expects on this connection every row that it has not acknowledged."""
         if not self._lost:
             self._shared.consumers.began(identity, self)
-            self._told_begins = self._told_begins or self._knows_cursor(identity)
+            if self._told and self._told.identity.key == identity.key:
+                self._told.begun = True
 
     def _check_era(self, identity: ClientIdentity) -> None:
-        """Raise CursorReplaced if the client knows its cursor and something else than an ACK has moved it since."""
-        if self._told_cursor is None:
+        """Raise CursorReplaced if the client knows its cursor and something else than its ACKs has moved it since.
+
+        An ACK on another connection may come between the answer with the cursor and the beginning, which voids it from
+        then on. So the cursor must be the same when the client asks for its first batch.
+        """
+        told, destinations = self._told, self._shared.destinations
+        if told is None or told.identity.key != identity.key:
             return
-        client, era = self._told_cursor
-        if client.key == identity.key and self._shared.destinations.era(identity) not in (era, None):
+        if destinations.era(identity) not in (told.era, None):
+            raise CursorReplaced(identity.destination, identity.client_id)
+        if told.begun and not told.asked and destinations.cursor(identity) not in (told.cursor, None):
             raise CursorReplaced(identity.destination, identity.client_id)
 
     def _check_alone(self, identity: ClientIdentity) -> None:
@@ -559,12 +584,9 @@ class Conversation:
 
         Such a client takes what comes for what follows its last batch.
         """
-        begun = self._told_begins and self._knows_cursor(identity)
+        begun = self._told and self._told.begun and self._told.identity.key == identity.key
         if begun and not self._shared.consumers.alone(identity, self):
             raise CursorReplaced(identity.destination, identity.client_id)
-
-    def _knows_cursor(self, identity: ClientIdentity) -> bool:
-        return self._told_cursor is not None and self._told_cursor[0].key == identity.key
 
     def _check_read(self) -> None:
         """End the private read and raise NotAllowed if its account may not begin the same read now.

@@ -68,6 +68,9 @@ class Destinations(Protocol):
         None if the destination does not run here, or has no such client.
         """
 
+    def cursor(self, identity: ClientIdentity) -> LogPosition | None:
+        """Return the client's cursor, as `subscribe` does. None as for `era`."""
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Delete the client."""
 

@@ -115,7 +115,7 @@ class Hurried:
 
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
-        self.knows, self.era = inner.knows, inner.era
+        self.knows, self.era, self.cursor = inner.knows, inner.era, inner.cursor
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
         self.in_flight, self.entries_in_flight = inner.in_flight, inner.entries_in_flight

@@ -208,6 +208,35 @@ def test_a_client_that_knows_its_cursor_hears_that_the_node_delivers_again() -> 
         assert numbers(new.fetched()) == [1]
 
 
+def test_a_client_that_knows_its_cursor_hears_of_an_ack_before_it_begins() -> None:
+    """An older connection acknowledges a batch while a pipeline asks its target whether the cursor is the right one."""
+    refusal = str(CursorReplaced(EXAMPLE.destination, EXAMPLE.client_id))
+    with Served() as served, subscribed(served) as old, RawClient(served) as new:
+        old.rollback()
+        push(served, 1)
+        old.get()
+        batch = old.fetched()
+        assert numbers(batch) == [1]
+        new.write(pb.SUBSCRIPTION, pb.Sub(filter="", tell_cursor=True, **new.names))
+        assert new.refusal() == (0, "")
+        before = served.meta.cursor(EXAMPLE.client_id)
+        old.ack(batch.batch_id)
+        until(lambda: served.meta.cursor(EXAMPLE.client_id) != before, what="the ACK")
+        new.subscribe()
+        assert new.refusal() == (0, "")
+        new.rollback()
+        push(served, 2)
+        new.get()
+        assert refusal in new.refusal()[1]
+        begin_with_cursor(new)
+        for number in (2, 3):
+            new.get()
+            batch = new.fetched()
+            assert numbers(batch) == [number]
+            new.ack(batch.batch_id)
+            push(served, number + 1)
+
+
 def begin_with_cursor(client: RawClient) -> None:
     """Begin as a pipeline does: ask for the cursor, subscribe and roll back."""
     client.write(pb.SUBSCRIPTION, pb.Sub(filter="", tell_cursor=True, **client.names))
