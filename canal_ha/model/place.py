@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest; prefix 2/ to address source 2"
 
@@ -27,6 +27,14 @@ class Place:
     timestamp_ms: int = 0
     end: str = ""
     part: int = 0
+
+    def __str__(self) -> str:
+        """Return one of FORMS; a time is in UTC."""
+        part = f"{self.part}/" if self.part else ""
+        if self.timestamp_ms:
+            moment = datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+            return f"{part}time:{moment}"
+        return part + (self.end or (f"gtid:{self.gtid}" if self.gtid else f"{self.journal}:{self.offset}"))
 
     @classmethod
     def parse(cls, text: str) -> Place:

@@ -13,13 +13,16 @@ from datetime import UTC, datetime
 
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
-from canal_ha.server.complaints import Complaints
+from canal_ha.server.complaints import Complaints, LineRates
 from canal_ha.server.repeats import Repeats
 
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 ZNODE_EDIT = "znode edit"
 LOGIN_AGAIN_S = 3600.0  # each request over HTTP logs in: one line an hour for an account at an address
 LOGINS_KEPT = 1024
+DEEDS = LineRates(
+    1000, 10, 10_000, 100
+)  # a fleet behind one address may connect at once; nobody fills ten files in a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Audit:
         self._now = now
         self._refusals = Complaints(clock, self._left_out)
         self._repeats: Repeats[_Deed] = Repeats(clock, self._came_again)
+        self._deeds = Complaints(clock, self._deeds_left_out, DEEDS)
         self._http_logins: dict[Actor, float] = {}  # the oldest first
 
     def note(
@@ -82,10 +86,6 @@ class Audit:
         """Write a line. details: facts of this action."""
         if self._write is None:
             return
-        shown = {
-            key: value if isinstance(value, int | float) else excerpt(str(value))
-            for key, value in (details or {}).items()
-        }
         moment = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
         line = {
             "time": moment.replace("+00:00", "Z"),
@@ -96,7 +96,7 @@ class Audit:
             "certificate": excerpt(who.certificate),
             "destination": excerpt(destination),
             "client_id": client_id,
-            "details": shown,
+            "details": _shown(details or {}),
         }
         self._write(json.dumps(line).encode() + b"\n")
 
@@ -109,14 +109,18 @@ class Audit:
         client_id: int | None = None,
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Write a line about what a client can do in a loop. The same within a minute is counted, in a second line.
+        """Write a line about what a client can do in a loop, if its address has not caused too many of them.
 
-        details: facts of this action; numbers and texts.
+        The same within a minute is counted, in a second line.
+
+        details: facts of this action.
         """
-        if self._write and self._repeats.first(
-            _Deed(action, who, destination, client_id, tuple((details or {}).items()))
-        ):
-            self.note(action, OK, who, destination=destination, client_id=client_id, details=details)
+        if self._write is None:
+            return
+        shown = _shown(details or {})  # before it is kept: a client can send long texts
+        deed = _Deed(action, who, destination, client_id, tuple(shown.items()))
+        if self._repeats.first(deed) and self._deeds.may(who.address):
+            self.note(action, OK, who, destination=destination, client_id=client_id, details=shown)
 
     def refused(
         self, action: str, who: Actor, reason: str, *, destination: str = "", client_id: int | None = None
@@ -140,10 +144,19 @@ class Audit:
         """Write how many refusals and repetitions were left out so far."""
         self._refusals.stop()
         self._repeats.stop()
+        self._deeds.stop()
 
     def _left_out(self, address: str, count: int) -> None:
         self.note("refusals left out", REFUSED, Actor(address=address.removeprefix("/")), details={"count": count})
 
+    def _deeds_left_out(self, address: str, count: int) -> None:
+        self.note("actions left out", OK, Actor(address=address.removeprefix("/")), details={"count": count})
+
     def _came_again(self, done: _Deed, count: int) -> None:
         details = {**dict(done.details), "repeated": count}
         self.note(done.action, OK, done.who, destination=done.destination, client_id=done.client_id, details=details)
+
+
+def _shown(details: Mapping[str, object]) -> dict[str, object]:
+    """Return facts as a line has them: numbers, and texts that are cut."""
+    return {key: value if isinstance(value, int | float) else excerpt(str(value)) for key, value in details.items()}

@@ -11,15 +11,25 @@ from canal_ha import logs
 from canal_ha.accounts.origin import origin_of
 from canal_ha.model.clock import Clock, Timer
 
-LINES_AT_ONCE = 10  # of one address; a second later it may have one more
-ALL_LINES_AT_ONCE = 100  # of all addresses together
-ALL_LINES_PER_S = 50
 PEERS = 256  # addresses told apart; newcomers share one allowance until one of these has all its lines again
 NAMED = 10  # addresses that one report names; it counts the others together
 
 _OTHERS = "others"
 
 LOG = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LineRates:
+    """How many lines may be written: at once, and more of them each second; by one address, and by all together."""
+
+    at_once: int
+    per_s: float
+    all_at_once: int
+    all_per_s: float
+
+
+COMPLAINTS = LineRates(10, 1, 100, 50)
 
 
 @dataclass(slots=True)
@@ -40,17 +50,21 @@ class _Allowance:
 class Complaints:
     """Decides which lines are written, and once a second writes how many were left out, by address."""
 
-    def __init__(self, clock: Clock, tell: Callable[[str, int], None] | None = None) -> None:
+    def __init__(
+        self, clock: Clock, tell: Callable[[str, int], None] | None = None, rates: LineRates = COMPLAINTS
+    ) -> None:
         """Begin.
 
         clock: for the allowances.
         tell: hears of an address and the number of its lines that were left out; None: the log does.
+        rates: of the lines.
         """
         self._clock = clock
         self._tell = tell or _tell
+        self._rates = rates
         now = clock.seconds()
-        self._all = _Allowance(ALL_LINES_AT_ONCE, ALL_LINES_PER_S, ALL_LINES_AT_ONCE, now)
-        self._newcomers = _Allowance(LINES_AT_ONCE, 1, LINES_AT_ONCE, now)
+        self._all = _Allowance(rates.all_at_once, rates.all_per_s, rates.all_at_once, now)
+        self._newcomers = _Allowance(rates.at_once, rates.per_s, rates.at_once, now)
         self._peers: OrderedDict[str, _Allowance] = OrderedDict()  # those who complained last are last
         self._timer: Timer | None = None
 
@@ -85,10 +99,11 @@ class Complaints:
             oldest = next(iter(self._peers))
             silent = self._peers[oldest]
             silent.refill(now)
-            if silent.left < LINES_AT_ONCE or silent.left_out:
+            if silent.left < self._rates.at_once or silent.left_out:
                 return self._newcomers
             del self._peers[oldest]
-        return self._peers.setdefault(origin, _Allowance(LINES_AT_ONCE, 1, LINES_AT_ONCE, now))
+        rates = self._rates
+        return self._peers.setdefault(origin, _Allowance(rates.at_once, rates.per_s, rates.at_once, now))
 
     def _rang(self) -> None:
         self._timer = None

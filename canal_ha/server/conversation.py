@@ -150,6 +150,7 @@ class Conversation:
         self._awaited: Deferred[Any] | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
         self._told: _Told | None = None
+        self._audited: ClientKey | None = None  # the client id whose SUBSCRIBE or first GET has a line in the audit
         self._passed_over = False  # the GET that waits ends without a batch
         self._login: Timer | None = None  # until the client has logged in
         self._ahead_bytes = 0  # as the budget knows it
@@ -415,11 +416,14 @@ class Conversation:
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
                     if not only_looks and destinations.era(identity) is not None:
                         self._consumes(identity)
+                    known = destinations.era(identity) is not None
                     cursor = await destinations.subscribe(
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
                     )
                     if not only_looks:
                         self._consumes(identity)
+                    if not (only_looks and known):
+                        self._audited = identity.key
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
                         self._told = _Told(identity, destinations.era(identity), cursor, begun=not only_looks)
@@ -476,6 +480,9 @@ class Conversation:
             else:
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
+                if self._audited != identity.key:  # it has not subscribed here, and may get rows all the same
+                    self._audited = identity.key
+                    self._note("get", identity)
                 with self._shared.consumers.waiting(identity, self, self._pass_over):
                     try:
                         message = await self._next_batch(request, identity)

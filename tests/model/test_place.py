@@ -21,6 +21,7 @@ from canal_ha.model.place import Place
 def test_what_is_understood(text: str, place: Place) -> None:
     """Each form is parsed; an offset before the first event becomes that of the first event."""
     assert Place.parse(text) == place
+    assert Place.parse(str(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "mysql-bin:4", "mysql-bin.000001", "gtid:", "time:yesterday", "newest"])

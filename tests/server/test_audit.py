@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from twisted.internet.task import Clock
 from canal_ha.accounts.account import Accounts
 from canal_ha.accounts.parse import of_properties
 from canal_ha.logs import ROTATE_FILES
-from canal_ha.server.audit import Actor, Audit
+from canal_ha.server.audit import DEEDS, Actor, Audit
 from canal_ha.server.audit_file import LINES_WAITING, AuditFile
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.repeats import KEPT
@@ -83,12 +84,59 @@ def test_a_client_that_subscribes_in_a_loop_fills_no_disk() -> None:
     assert not clock.getDelayedCalls()
 
 
+def test_a_client_that_always_does_something_else_fills_no_disk() -> None:
+    """Each filter has a line, up to a number for an address; one line counts the others. Long texts are cut at once."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    who = Actor("reader", "10.0.0.9")
+    for number in range(3 * DEEDS.at_once):
+        audit.client_did("subscribe", who, destination="example", client_id=1, details={"filter": f"t{number}"})
+    assert len(written) == DEEDS.at_once
+    audit.client_did("subscribe", Actor("reader", "10.0.0.10"), details={"filter": "x" * 9999})
+    assert len(json.loads(written[-1])["details"]["filter"]) == 500
+    clock.advance(1.0)
+    left_out = json.loads(written[-1])
+    assert (left_out["action"], left_out["details"]) == ("actions left out", {"count": 2 * DEEDS.at_once})
+    audit.stop()
+
+
+def test_long_texts_of_clients_are_not_kept() -> None:
+    """A private read can name a set of transactions of megabytes."""
+    audit = Audit(Clock(), lambda line: None)
+    tracemalloc.start()
+    for number in range(30):
+        audit.client_did("read", Actor(), details={"start": f"gtid:{number}" + "x" * (1 << 20)})
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1 << 20
+    audit.stop()
+
+
+def test_a_client_that_reads_without_subscribing_has_a_line() -> None:
+    """Its first GET is written down: a client id that exists needs no SUBSCRIBE, and one that only looks makes none."""
+    written: list[bytes] = []
+    with Served(entrance=Entrance(Accounts, reactor, Audit(reactor, written.append))) as served:
+        with RawClient(served) as client:
+            client.write(pb.SUBSCRIPTION, pb.Sub(filter="", tell_cursor=True, **client.names))
+            assert client.refusal() == (0, "")
+            for _ in range(3):
+                client.get()
+                client.fetched()
+        with RawClient(served) as client:
+            client.rollback()
+            client.get()
+            client.fetched()
+    actions = [json.loads(line)["action"] for line in written]
+    assert [action for action in actions if action != "login"] == ["subscribe", "get"]
+
+
 def test_what_clients_repeat_takes_a_bounded_amount_of_memory() -> None:
     """Beyond so many different things the oldest ends early, with its count; nothing is left out."""
     written: list[bytes] = []
     audit = Audit(Clock(), written.append)
     for client_id in (0, 0, *range(1, KEPT + 1)):
-        audit.client_did("subscribe", Actor(), destination="example", client_id=client_id)
+        audit.client_did("subscribe", Actor("", f"10.0.0.{client_id % 4}"), destination="example", client_id=client_id)
     assert [json.loads(line)["details"] for line in written].count({"repeated": 1}) == 1
     assert len(written) == KEPT + 2
     audit.stop()

@@ -16,14 +16,7 @@ from twisted.internet.task import Clock
 from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.node.run import share_interpreter
-from canal_ha.server.complaints import (
-    ALL_LINES_AT_ONCE,
-    ALL_LINES_PER_S,
-    LINES_AT_ONCE,
-    NAMED,
-    PEERS,
-    Complaints,
-)
+from canal_ha.server.complaints import COMPLAINTS, NAMED, PEERS, Complaints
 from canal_ha.server.counters import PEERS as COUNTED_PEERS
 from canal_ha.server.counters import UNKNOWN, RequestCounters
 from canal_ha.server.metrics import CanalCollector, exposition
@@ -144,7 +137,7 @@ def test_a_flood_of_refusals_writes_few_lines(caplog: pytest.LogCaptureFixture) 
                     client.refusal()
         took_s = time.monotonic() - began
     refused = [record for record in caplog.records if "request.refused" in str(record.msg)]
-    assert LINES_AT_ONCE <= len(refused) <= LINES_AT_ONCE + took_s + 1
+    assert COMPLAINTS.at_once <= len(refused) <= COMPLAINTS.at_once + took_s + 1
     left_out = [record.msg for record in caplog.records if "peer.lines_left_out" in str(record.msg)]
     assert sum(each["count"] for each in left_out if isinstance(each, dict)) == 1_000 - len(refused)
 
@@ -153,13 +146,13 @@ def test_complaints_of_one_address_hide_no_other(caplog: pytest.LogCaptureFixtur
     """Each address has its own lines and gets new ones with time; omitted lines are counted."""
     clock = Clock()
     complaints = Complaints(clock)
-    assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
+    assert sum(complaints.may("/1") for _ in range(100)) == COMPLAINTS.at_once
     assert complaints.may("/2")
     clock.advance(1)
     assert [record.msg["count"] for record in caplog.records if isinstance(record.msg, dict)] == [90]
     assert [complaints.may("/1") for _ in range(2)] == [True, False]
     clock.advance(100)
-    assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
+    assert sum(complaints.may("/1") for _ in range(100)) == COMPLAINTS.at_once
     complaints.stop()
     assert not clock.getDelayedCalls()
     assert left_out(caplog) == 90 + 1 + 90
@@ -178,7 +171,7 @@ def test_many_addresses_together_write_few_lines(caplog: pytest.LogCaptureFixtur
     for _ in range(10):
         lines += sum(complaints.may(f"/10.0.{number // 200}.{number % 200}") for number in [*range(600)] * 5)
         clock.advance(1)
-    assert ALL_LINES_AT_ONCE < lines <= ALL_LINES_AT_ONCE + 10 * ALL_LINES_PER_S
+    assert COMPLAINTS.all_at_once < lines <= COMPLAINTS.all_at_once + 10 * COMPLAINTS.all_per_s
     assert len(caplog.records) <= 10 * (NAMED + 1)
     assert left_out(caplog) == 10 * 600 * 5 - lines
 
@@ -187,7 +180,7 @@ def test_a_crowd_of_addresses_gives_none_of_them_fresh_lines() -> None:
     """An address is forgotten only after it has all its lines again. Until then newcomers share an allowance."""
     clock = Clock()
     complaints = Complaints(clock)
-    assert sum(complaints.may("/first") for _ in range(100)) == LINES_AT_ONCE
+    assert sum(complaints.may("/first") for _ in range(100)) == COMPLAINTS.at_once
     for number in range(PEERS - 1):
         clock.advance(0.02)
         assert complaints.may(f"/other/{number}")
@@ -196,15 +189,15 @@ def test_a_crowd_of_addresses_gives_none_of_them_fresh_lines() -> None:
     for number in range(PEERS - 1):
         complaints.may(f"/other/{number}")
     clock.advance(2)
-    assert sum(complaints.may(f"/newcomer/{number}") for number in range(PEERS)) == LINES_AT_ONCE
-    clock.advance(LINES_AT_ONCE)
-    assert sum(complaints.may("/late") for _ in range(100)) == LINES_AT_ONCE
+    assert sum(complaints.may(f"/newcomer/{number}") for number in range(PEERS)) == COMPLAINTS.at_once
+    clock.advance(COMPLAINTS.at_once)
+    assert sum(complaints.may("/late") for _ in range(100)) == COMPLAINTS.at_once
 
 
 def test_a_network_of_ipv6_has_the_lines_of_one_address() -> None:
     """A peer with one address of a /64 has all of them. IPv4 addresses in IPv6 form count separately."""
     complaints = Complaints(Clock())
-    assert sum(complaints.may(f"/2001:db8:0:1::{number:x}") for number in range(100)) == LINES_AT_ONCE
+    assert sum(complaints.may(f"/2001:db8:0:1::{number:x}") for number in range(100)) == COMPLAINTS.at_once
     assert complaints.may("/2001:db8:0:2:0:0:0:1")
     assert sum(complaints.may(f"/::ffff:10.0.0.{number}") for number in range(20)) == 20
 

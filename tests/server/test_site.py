@@ -14,7 +14,7 @@ from twisted.web.server import Request
 
 from canal_ha.accounts.account import Accounts
 from canal_ha.server.audit import Audit
-from canal_ha.server.complaints import LINES_AT_ONCE
+from canal_ha.server.complaints import COMPLAINTS
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.site import ANSWER_MOST_S, BODY_MOST_BYTES, REQUEST_MOST_S, QuietSite
 
@@ -86,10 +86,10 @@ def test_a_stranger_with_hundreds_of_broken_requests_does_not_fill_the_audit() -
     for _ in range(500):
         protocol, _ = site.connected()
         protocol.dataReceived(b"nonsense\r\n\r\n")
-    assert len(site.lines) == LINES_AT_ONCE
+    assert len(site.lines) == COMPLAINTS.at_once
     site.clock.advance(1)
     assert site.lines[-1]["action"] == "refusals left out"
-    assert site.lines[-1]["details"]["count"] == 500 - LINES_AT_ONCE
+    assert site.lines[-1]["details"]["count"] == 500 - COMPLAINTS.at_once
 
 
 @pytest.mark.parametrize("beginning", [
