@@ -7,6 +7,7 @@ node or on all, one after the other; the first node that refuses ends it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import refuse
 
 ACTION_MOST_S = 60.0  # of an action on another node
+_PASSWORD = re.compile(r"(?im)^([^#\n=]*passw[^=\n]*=).*$")  # a line of instance.properties, which is shown
 
 
 class Acting:
@@ -60,6 +62,8 @@ class Acting:
         it = None if form.of_cluster else destination_in(document, name)
         owner = it["owner"] if it else ""
         alive = [each["address"] for each in document["nodes"] if each["state"] == "up"]
+        if not guest.account.name:  # another node would ask for its own operator's token
+            alive = [self._node]
 
         def show(step: str, code: int = 200, **more: Any) -> bytes:
             shown = {
@@ -102,7 +106,7 @@ class Acting:
             wanted = action.wanted(body)
             if wanted is None:
                 raise ValueError(f"Check what you filled in. {action.usage}")
-            where = _chosen(body, alive) if form.of_nodes else (owner,)
+            where = _chosen(form, body, alive, document, name) if form.of_nodes else (owner,)
         except (ValueError, RecursionError) as error:
             return show("ask", 400, problem=str(error), given=again)
         check(action.client_id(wanted))
@@ -115,7 +119,7 @@ class Acting:
                 if code != SUCCESS:
                     return show("ask", code, problem=str(told["error"]), given=again)
                 plan = form.planned(told)
-            facts = [(key.replace("_", " "), _shown(value)) for key, value in body.items()]
+            facts = [(key.replace("_", " "), _PASSWORD.sub(r"\1 …", _shown(value))) for key, value in body.items()]
             return show("confirm", facts=facts, plan=plan, body=json.dumps(body))
         code, told = await self._carry_out(guest, form, action, where, name, body)
         outcome = form.done(told) if code == SUCCESS else str(told["error"])
@@ -166,11 +170,27 @@ class Acting:
         return SUCCESS, told
 
 
-def _chosen(body: Mapping[str, Any], alive: Sequence[str]) -> Sequence[str]:
-    """Return the nodes that a person has chosen. Raises ValueError."""
+def _chosen(
+    form: Form, body: Mapping[str, Any], alive: Sequence[str], document: Mapping[str, Any], name: str
+) -> Sequence[str]:
+    """Return the nodes that a person has chosen; of all nodes, those on which there is something to do.
+
+    form, body: what to do.
+    alive: the nodes that answer.
+    document: of the cluster, as ClusterView.look returns it.
+    name: of the destination; "" if the body has it.
+    Raises ValueError.
+    """
     node = str(body.get(NODE))
     if node == EVERY_NODE:
-        return alive
+        name = name or str(body.get(DESTINATION))
+        found = next((each for each in document["destinations"] if each["destination"] == name), None)
+        having = {found["owner"], *found["stand_by"]} if found else set[str]()
+        chosen = [each for each in alive if (each in having) is not form.of_cluster]
+        if not chosen:
+            who = "Every node" if form.of_cluster else "No node"
+            raise ValueError(f"{who} that answers has {name}.")
+        return chosen
     if node not in alive:
         raise ValueError(f"{node} is none of the nodes that answer: {', '.join(alive)}")
     return (node,)

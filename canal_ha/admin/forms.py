@@ -130,7 +130,8 @@ def _addition(given: Given) -> dict[str, Any]:
 
 def _added(answer: Mapping[str, Any], verb: str) -> str:
     told = answer["nodes"]
-    restart = " Restart these nodes: canal.auto.scan is false." if any(each["restart"] for each in told) else ""
+    waiting = _nodes([each for each in told if each["restart"]])
+    restart = f" Restart {waiting}: canal.auto.scan is false there." if waiting else ""
     missing = sorted({name for each in told for name in each["missing_on"]} - {each["node"] for each in told})
     there = f" Not on {', '.join(missing)}: they could not take over." if missing else ""
     warnings = "".join(f" Warning: {text}." for text in sorted({text for each in told for text in each["warnings"]}))
@@ -139,7 +140,8 @@ def _added(answer: Mapping[str, Any], verb: str) -> str:
 
 def _removed(answer: Mapping[str, Any], verb: str) -> str:
     told = answer["nodes"]
-    restart = " It goes on until these nodes restart." if any(each["restart"] for each in told) else ""
+    waiting = _nodes([each for each in told if each["restart"]])
+    restart = f" It goes on there until {waiting} restarts: canal.auto.scan is false." if waiting else ""
     still = sorted({name for each in told for name in each["still_on"]} - {each["node"] for each in told})
     there = f" Still on {', '.join(still)}." if still else ""
     kept = "".join(f" Kept: {text}." for text in sorted({text for each in told for text in each["kept"]}))
@@ -265,7 +267,7 @@ FORMS: Mapping[str, Form] = {
             "add",
             "Add a destination",
             "Each node that may run the destination needs its instance.properties. The file is checked before it is"
-            " written.",
+            " written. Keep passwords out of it: canal.instance.dbPassword = ${file:/etc/canal/password}.",
             "Nodes find the new file and take part in the race for the destination.",
             (
                 Field(DESTINATION, "Name"),
@@ -283,7 +285,7 @@ FORMS: Mapping[str, Form] = {
             gate.REMOVE,
             "remove",
             "Remove",
-            "The destination ends on the nodes in good order, and its instance.properties is taken away there. Cursors"
+            "The nodes take the instance.properties away, and the destination ends there in good order. Cursors"
             " stay: if it is added again, clients go on where they were. To delete them too, use canal-ha destination"
             " remove --purge.",
             "Clients are refused as soon as no node has the destination.",

@@ -37,6 +37,7 @@ from canal_ha.instance.claim import Claim
 from canal_ha.instance.from_thread import answer_of
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin, Remembered
+from canal_ha.instance.pace import FeedPaces
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.snapshots import Snapshots
@@ -143,6 +144,7 @@ class Instance:
             lambda: {identity.client_id: "" for identity in self.meta.clients()},
             Quota("client_ids", "client ids", "canal.instance.clients.max", config.clients_max),
         )
+        self._paces = FeedPaces(reactor.seconds)
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
@@ -495,6 +497,7 @@ class Instance:
             check_room=lambda: None,  # the read keeps its place until it ends
             tell=partial(self._log.event, self.config.destination),
             batch_ids=self._batch_ids.reads,
+            pace=self._paces.of(f"reads of {identity.account}"),
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,
@@ -680,6 +683,7 @@ class Instance:
                 check_room=partial(self._check_room, client_id),
                 tell=partial(self._log.event, self.config.destination),
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
+                pace=self._paces.of(client_id),
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL

@@ -24,6 +24,7 @@ from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
+from canal_ha.instance.pace import Pace
 from canal_ha.instance.snapshot_rate import SnapshotRate
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
@@ -60,7 +61,6 @@ class StreamState(Enum):
 _NEVER = 1 << 62  # the size of a GET that only time ends
 WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
 VOID_MOST = 1000  # batches in flight that another filter chose; each takes some 4 KB
-OPENED_MOST, OPENED_S = 20, 10.0  # feeds that begin in this time; each makes several connections to the source
 
 
 class _Waiting:
@@ -101,6 +101,7 @@ class Stream:
         check_room: Callable[[], None],
         tell: Tell,
         batch_ids: Numbers,
+        pace: Pace,
         filter_text: str = "",
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
@@ -117,6 +118,7 @@ class Stream:
         check_room: raises QuotaReached if the destination has no room for this stream to open.
         tell: hears of failures, of each once until it is over.
         batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
+        pace: at which feeds may begin.
         filter_text: the filter of the subscription.
         position_lost: looks for another cursor and calls `rewind` or `not_found`. The stream calls it when the journal
             of the cursor is gone and the client has acknowledged everything that was decoded.
@@ -152,7 +154,7 @@ class Stream:
         self._timer: Timer | None = None  # for the first GET whose time will be over, or for one answered meanwhile
         self._timer_at = 0.0
         self._asked_at = reactor.seconds()
-        self._opened: deque[float] = deque(maxlen=OPENED_MOST)  # when the last feeds began, reactor time
+        self._pace = pace
         self._beginning: Timer | None = None  # of a feed that has to wait
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
@@ -453,12 +455,10 @@ class Stream:
     def _begin(self, feed: Feed) -> None:
         """Start a feed, later if too many have begun just now: a client can change its filter all the time."""
         self._beginning = None
-        now = self._reactor.seconds()
-        due = self._opened[0] + OPENED_S if len(self._opened) == OPENED_MOST else now
-        if due > now:
-            self._beginning = self._reactor.callLater(due - now, lambda: self._begin(feed))
+        if wait_s := self._pace.wait_s:
+            self._beginning = self._reactor.callLater(wait_s, lambda: self._begin(feed))
             return
-        self._opened.append(now)
+        self._pace.begins()
         feed.start()
 
     def _abandon_ring(self) -> None:

@@ -44,15 +44,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--slow", type=positive, default=1.0, help="factor of the limits of time, for a loaded machine")
     parser.add_argument("--keep", type=Path, help="copy all logs to this directory at the end")
     options = parser.parse_args(arguments)
-    if any(kind not in schedule.WHAT for kind in options.only.split(" + ") if kind):
-        parser.error(f"--only {options.only}: unknown fault")
-    if options.steps and options.first > options.steps:
-        parser.error(f"--first {options.first} is behind the last step, {options.steps}")
+    wanted = [kind.strip() for kind in options.only.split("+")] if options.only else []
+    for kind in wanted:
+        if kind not in schedule.WHAT:
+            parser.error(f'--only {options.only}: unknown fault {kind!r}; give one, or several as "kill + ddl"')
+    options.only = " + ".join(wanted)
     if not 0 < options.huge_mb <= 1024:
         parser.error("--huge-mb: 1 to 1024")
     steps = options.steps or max(1, round(options.minutes * 6))
+    if options.first > steps:
+        parser.error(f"--first {options.first} is behind the last step, {steps}")
     if options.schedule:
-        print(schedule.text(options.seed, steps, options.only))
+        print(schedule.text(options.seed, steps, options.only, options.first))
         return 0
     setting = schedule.setting(options.seed)
     setting = replace(setting, flavor=options.flavor or setting.flavor, metadata=options.metadata or setting.metadata)

@@ -127,8 +127,8 @@ def steps(seed: int, only: str = "") -> Iterator[Step]:
             yield Step(number, faults, chance.choice(seconds))
 
 
-def text(seed: int, count: int, only: str = "") -> str:
-    """Return the setting and the first `count` steps, one a line."""
+def text(seed: int, last: int, only: str = "", first: int = 1) -> str:
+    """Return the setting and the steps first..last, last inclusive, one a line."""
     made = setting(seed)
     head = f"seed {seed}: {made.flavor}, {'GTIDs' if made.gtid else 'offsets'}, binlog_row_metadata={made.metadata}"
-    return "\n".join([head, *map(str, islice(steps(seed, only), count))])
+    return "\n".join([head, *map(str, islice(steps(seed, only), first - 1, last))])

@@ -411,7 +411,11 @@ def test_a_destination_is_added_on_the_page() -> None:
     fields["text"] = "canal.instance.master.address = db1:3306\r\ncanal.instance.dbUsername = canal"
     wrong = browser.post("/add", {**fields, "node": "10.0.0.9:1"})
     assert (wrong.code, "10.0.0.9:1 is none of the nodes that answer" in wrong.text) == (400, True)
+    there = browser.post("/add", {**fields, "destination": "example"})
+    assert (there.code, "Every node that answers has example." in there.text) == (400, True)
+    fields["text"] += "\r\ncanal.instance.dbPassword = geheim"
     confirm = browser.post("/add", fields)
+    assert "canal.instance.dbPassword = …" in confirm.text
     assert f"{NODE} will write conf/orders. Not on {OTHER_NODE}" in confirm.text
     assert ("db1:3306\ncanal.instance.dbUsername" in confirm.text, browser.desk.files.asked) == (True, [])
     done = browser.post("/add", hidden(confirm.text))

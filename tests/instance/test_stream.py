@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, QuotaReached
 from canal_ha.instance.feed import Feed, FeedRequest, Move
-from canal_ha.instance.stream import OPENED_MOST, OPENED_S, VOID_MOST, WAITING_MOST, Stream, StreamState
+from canal_ha.instance.pace import BEGUN_MOST, BEGUN_S, Pace
+from canal_ha.instance.stream import VOID_MOST, WAITING_MOST, Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
@@ -136,6 +137,7 @@ class Bench:
             check_room=self.check_room,
             tell=self.tell,
             batch_ids=Numbers(),
+            pace=Pace(self.reactor.seconds),
             remember=Remembering,
         )
 
@@ -494,9 +496,9 @@ def test_a_client_that_changes_its_filter_all_the_time_opens_few_feeds() -> None
     bench.stream._open_feed = opened
     for number in range(500):
         bench.subscribe(f"shop\\.t{number}")
-    assert len(started) == OPENED_MOST
-    bench.reactor.advance(OPENED_S)
-    assert len(started) == OPENED_MOST + 1
+    assert len(started) == BEGUN_MOST
+    bench.reactor.advance(BEGUN_S)
+    assert len(started) == BEGUN_MOST + 1
     assert started[-1] is bench.feeds[-1]
     assert len(bench.bodies(bench.get())) == 9
 
