@@ -4,6 +4,9 @@ A client whose network fails connects again while the node still holds its old c
 acknowledges, what the node gives to the old one from then on. So the GETs that wait there end without a batch when the
 client begins on another connection, and what that one takes back by a roll-back comes there first: until it has all of
 it, the GETs of older connections get nothing. Then the connections of a client id share its rows, as with canal.
+
+A roll-back that the old connection has sent before can be carried out late, and then the old one counts as the newer
+one. So what a lost connection was given comes again if any other connection of the client id is open.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class Consumers:
         self._alone: dict[ClientKey, object] = {}  # the connection that alone was given batches since it began
         self._taken_back: dict[ClientKey, _TakenBack] = {}
         self._waiting: dict[ClientKey, dict[object, Callable[[], None]]] = {}  # what ends a GET of a connection
+        self._open: dict[ClientKey, dict[object, None]] = {}  # connections that have begun or asked, the newest last
+        self._opened_by: dict[object, set[ClientKey]] = {}  # connection -> its client ids in `_open`
 
     def began(self, identity: ClientIdentity, connection: object) -> None:
         """Note that a connection has subscribed or rolled back. The GETs of others that wait end without a batch."""
@@ -48,17 +53,19 @@ class Consumers:
         self._forget(key)
         self._newest[key] = self._alone[key] = connection
         self._clients.setdefault(connection, set()).add(key)
+        self._opened(key, connection)
         if key in self._taken_back and self._taken_back[key].connection is not connection:
             self._release(key)  # this one may never ask for it
         self._end_others(key, connection)
 
-    def another(self, identity: ClientIdentity, connection: object) -> bool:
-        """Return whether another connection, which is not known to be lost, consumes with the client id."""
-        return self._newest.get(identity.key, connection) is not connection
+    def others(self, identity: ClientIdentity, connection: object) -> bool:
+        """Return whether another connection of the client id is open."""
+        return any(other is not connection for other in self._open.get(identity.key, ()))
 
     def newest(self, identity: ClientIdentity) -> object | None:
-        """Return the connection that consumes with the client id; None if none is known."""
-        return self._newest.get(identity.key)
+        """Return the connection that consumes with the client id, or the newest open one; None if none is open."""
+        newest = self._newest.get(identity.key)
+        return newest or next(reversed(self._open.get(identity.key, {})), None)
 
     def alone(self, identity: ClientIdentity, connection: object) -> bool:
         """Return whether a connection has begun, and no other one has begun or was given a batch since."""
@@ -67,10 +74,15 @@ class Consumers:
     def removed(self, identity: ClientIdentity) -> None:
         """Forget who consumes with a client id."""
         self._forget(identity.key)
+        self._open.pop(identity.key, None)
         self._release(identity.key)
 
     def lost(self, connection: object) -> None:
         """Forget a connection."""
+        for key in self._opened_by.pop(connection, ()):
+            self._open.get(key, {}).pop(connection, None)
+            if not self._open.get(key, True):
+                del self._open[key]
         for key in tuple(self._clients.get(connection, ())):
             self._forget(key)
             if key in self._taken_back and self._taken_back[key].connection is connection:
@@ -134,6 +146,7 @@ class Consumers:
     @contextmanager
     def waiting(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> Iterator[None]:
         """Carry out a GET inside. end: makes it end without a batch."""
+        self._opened(identity.key, connection)
         gets = self._waiting.setdefault(identity.key, {})
         gets[connection] = end
         try:
@@ -144,6 +157,11 @@ class Consumers:
                 del self._waiting[identity.key]
 
     # ---- inside
+
+    def _opened(self, key: ClientKey, connection: object) -> None:
+        if connection not in (connections := self._open.setdefault(key, {})):
+            connections[connection] = None
+            self._opened_by.setdefault(connection, set()).add(key)
 
     def _forget(self, key: ClientKey) -> None:
         self._alone.pop(key, None)

@@ -4,7 +4,7 @@
 and not a Deferred of its own: most steps wait for nothing, and a step that waits costs one callback.
 
 When the client goes, a waiting GET is cancelled. Acknowledgements and rollbacks that the client sent before are still
-carried out. What this connection was given while the client already had another one is delivered again there; see
+carried out. What this connection was given and did not acknowledge comes again if the client has another one; see
 `consumers.py` for what it is not given.
 """
 
@@ -144,7 +144,7 @@ class Conversation:
         self._ending = False
         # Batches are acknowledged oldest first, so of many the newest one tells whether all are.
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._astray: dict[ClientKey, int] = {}  # the newest for each client that already had a newer connection
+        self._given: dict[ClientKey, int] = {}  # the newest batch of each client that it has not acknowledged
         self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
@@ -276,7 +276,7 @@ class Conversation:
 
     async def _converse(self) -> None:
         await self._answer()
-        for client, newest in self._astray.items():
+        for client, newest in self._given.items():
             await self._deliver_again(ClientIdentity(*client), newest)
         self._transport.loseConnection()
 
@@ -326,7 +326,7 @@ class Conversation:
 
     async def _deliver_again(self, identity: ClientIdentity, newest: int) -> None:
         """Roll back if this batch is still in flight: nobody received it or those before it, or acknowledges them."""
-        if not self._shared.consumers.another(identity, self):
+        if not self._shared.consumers.others(identity, self):
             return  # the next connection begins with a roll-back, if the client wants the rows again
         destinations, consumers = self._shared.destinations, self._shared.consumers
         with suppress(CanalError):
@@ -406,8 +406,8 @@ class Conversation:
                     self._unacked.discard(request.batch_id)
                     self._check_era(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
-                    if self._astray.get(identity.key) == request.batch_id:
-                        del self._astray[identity.key]
+                    if self._given.get(identity.key) == request.batch_id:
+                        del self._given[identity.key]
                 case Rollback():
                     self._unacked.clear()
                     await self._roll_back(request, identity)
@@ -466,7 +466,7 @@ class Conversation:
             entries = 0  # the roll-back may start the destination, and says what is wrong
         with consumers.rolling_back(identity, self, entries):
             await destinations.rollback(identity, request.batch_id)
-            self._astray.pop(identity.key, None)
+            self._given.pop(identity.key, None)
             if destinations.era(identity) is not None:
                 self._consumes(identity)
         if self._lost or destinations.era(identity) is None:
@@ -536,8 +536,8 @@ class Conversation:
             wanted = replace(wanted, one_server=True)
         check = partial(self._check_batch, request, identity)
         message = await self._shared.destinations.get(identity, wanted, check)
-        if message.batch is not None and consumers.another(identity, self):
-            self._astray[identity.key] = message.batch_id
+        if message.batch is not None:
+            self._given[identity.key] = message.batch_id
         return message
 
     async def _nothing(self, request: Get, identity: ClientIdentity) -> GetAnswer:

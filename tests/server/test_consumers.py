@@ -11,20 +11,24 @@ ONE, TWO = ClientIdentity("example", 1001), ClientIdentity("example", 1002)
 
 
 def test_the_newest_connection_consumes_until_it_is_lost() -> None:
-    """Nothing is another connection before anyone subscribes, or after the newest connection is lost."""
+    """After it, the newest of those that are open does. A connection that only asks is open too."""
     consumers = Consumers()
-    assert not consumers.another(ONE, "first")
+    assert (consumers.newest(ONE), consumers.others(ONE, "first")) == (None, False)
     consumers.began(ONE, "first")
     consumers.began(TWO, "first")
     consumers.began(ONE, "second")
-    assert consumers.another(ONE, "first")
-    assert not consumers.another(ONE, "second")
-    assert consumers.another(TWO, "second")
+    assert (consumers.newest(ONE), consumers.newest(TWO)) == ("second", "first")
+    assert consumers.others(ONE, "first")
+    assert not consumers.others(TWO, "first")
+    with consumers.waiting(TWO, "third", lambda: None):
+        pass
+    assert (consumers.newest(TWO), consumers.others(TWO, "first")) == ("first", True)
     consumers.lost("first")
-    assert not consumers.another(TWO, "second")
-    assert consumers.another(ONE, "first")
+    assert (consumers.newest(ONE), consumers.newest(TWO)) == ("second", "third")
+    assert not consumers.others(ONE, "second")
     consumers.lost("second")
-    assert not consumers.another(ONE, "first")
+    consumers.lost("third")
+    assert (consumers.newest(ONE), consumers.newest(TWO)) == (None, None)
 
 
 def test_a_client_id_is_crowded_when_too_many_of_its_gets_wait() -> None:

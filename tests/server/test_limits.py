@@ -64,7 +64,7 @@ def test_gets_sent_ahead_do_not_pass_the_limit_of_gets_that_wait() -> None:
         until(lambda: waiting() == WAITING_MOST, what="as many GETs as may wait")
         for client in clients[:20]:  # they were sent first, so all of theirs have ended meanwhile
             assert client.fetched().batch_id == -1
-        assert waiting() == WAITING_MOST
+        assert waiting() <= WAITING_MOST
 
 
 def test_a_client_with_failover_waits_for_room() -> None:

@@ -170,6 +170,21 @@ def test_a_refused_roll_back_leaves_what_a_lost_connection_was_given_to_the_next
         assert numbers(new.fetched()) == [1]
 
 
+def test_a_late_roll_back_of_a_lost_connection_takes_no_rows_away() -> None:
+    """The older connection has sent it before the newer one began. What it got then comes again when it is lost."""
+    with Served() as served, subscribed(served) as old, subscribed(served) as new:
+        push(served, 1)
+        new.rollback()
+        old.rollback()
+        old.get()
+        assert numbers(old.fetched()) == [1]
+        new.get()
+        assert new.fetched().batch_id == -1
+        old.sock.close()
+        new.get(timeout=0, size=1)
+        assert numbers(new.fetched()) == [1]
+
+
 def test_a_client_that_knows_its_cursor_shares_no_rows() -> None:
     """A pipeline would take a batch behind rows that it never got. It is refused, and begins again."""
     refusal = str(CursorReplaced(EXAMPLE.destination, EXAMPLE.client_id))
