@@ -84,6 +84,14 @@ def test_gtid_set_follows() -> None:
     assert resume.at.gtid == "u:1-7"
 
 
+def test_gtid_set_follows_behind_a_rotation() -> None:
+    """The boundary of the ROTATE comes without a set; the transaction before it is in the set that comes next."""
+    resume = Resume(LogPosition("mysql-bin.000001", 800, gtid="u:1-7"))
+    resume.passed("mysql-bin.000002", 4)
+    resume.passed("mysql-bin.000002", 4, 1, "u:1-8")
+    assert resume.at.gtid == "u:1-8"
+
+
 def test_offsets_beyond_32_bits() -> None:
     """The dump command has no such offsets: the journal is read from its beginning, and older entries are dropped."""
     far = 5 * 2**30

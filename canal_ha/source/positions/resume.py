@@ -93,6 +93,8 @@ class Resume:
                 port=self.at.port,
                 server=self.at.server,
             )
+        elif gtid and not self.at.consumed and (journal, position) == (self.at.journal, self.at.offset):
+            self.at = replace(self.at, gtid=gtid)  # behind a ROTATE, whose own boundary came without a set
 
 
 def _is_later(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
