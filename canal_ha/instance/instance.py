@@ -34,15 +34,16 @@ from canal_ha.errors import (
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
+from canal_ha.instance.feed_pace import FeedPaces
 from canal_ha.instance.from_thread import answer_of
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin, Remembered
-from canal_ha.instance.pace import FeedPaces
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Stream, StreamState
+from canal_ha.instance.wake_queue import WakeQueue
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
@@ -145,6 +146,7 @@ class Instance:
             Quota("client_ids", "client ids", "canal.instance.clients.max", config.clients_max),
         )
         self._paces = FeedPaces(reactor.seconds)
+        self._wakes = WakeQueue(reactor)
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
@@ -498,6 +500,7 @@ class Instance:
             tell=partial(self._log.event, self.config.destination),
             batch_ids=self._batch_ids.reads,
             pace=self._paces.of(f"reads of {identity.account}"),
+            soon=self._wakes.soon,
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,
@@ -684,6 +687,7 @@ class Instance:
                 tell=partial(self._log.event, self.config.destination),
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 pace=self._paces.of(client_id),
+                soon=self._wakes.soon,
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL

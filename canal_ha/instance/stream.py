@@ -22,9 +22,9 @@ from twisted.internet.defer import Deferred
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
+from canal_ha.instance.feed_pace import FeedPace
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
-from canal_ha.instance.pace import Pace
 from canal_ha.instance.snapshot_rate import SnapshotRate
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
@@ -101,7 +101,8 @@ class Stream:
         check_room: Callable[[], None],
         tell: Tell,
         batch_ids: Numbers,
-        pace: Pace,
+        pace: FeedPace,
+        soon: Callable[[Callable[[], None]], None],
         filter_text: str = "",
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
@@ -119,6 +120,7 @@ class Stream:
         tell: hears of failures, of each once until it is over.
         batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
         pace: at which feeds may begin.
+        soon: see WakeQueue.
         filter_text: the filter of the subscription.
         position_lost: looks for another cursor and calls `rewind` or `not_found`. The stream calls it when the journal
             of the cursor is gone and the client has acknowledged everything that was decoded.
@@ -155,6 +157,7 @@ class Stream:
         self._timer_at = 0.0
         self._asked_at = reactor.seconds()
         self._pace = pace
+        self._soon = soon
         self._beginning: Timer | None = None  # of a feed that has to wait
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
@@ -523,6 +526,10 @@ class Stream:
             self._tell("snapshot.failed", client_id=self.client_id, **facts, alarm=True)
 
     def _data_arrived(self, ring: Ring) -> None:
+        if ring is self._ring and self._waiting:
+            self._soon(lambda: self._wake_filled(ring))
+
+    def _wake_filled(self, ring: Ring) -> None:
         if ring is not self._ring:
             return
         for waiting in list(self._waiting):

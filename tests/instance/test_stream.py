@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, QuotaReached
 from canal_ha.instance.feed import Feed, FeedRequest, Move
-from canal_ha.instance.pace import BEGUN_MOST, BEGUN_S, Pace
+from canal_ha.instance.feed_pace import BEGUN_MOST, BEGUN_S, FeedPace
 from canal_ha.instance.stream import VOID_MOST, WAITING_MOST, Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
@@ -137,7 +137,8 @@ class Bench:
             check_room=self.check_room,
             tell=self.tell,
             batch_ids=Numbers(),
-            pace=Pace(self.reactor.seconds),
+            pace=FeedPace(self.reactor.seconds),
+            soon=lambda wake: wake(),
             remember=Remembering,
         )
 

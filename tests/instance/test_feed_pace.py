@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from canal_ha.instance.pace import BEGUN_MOST, BEGUN_S, KEPT, FeedPaces
+from canal_ha.instance.feed_pace import BEGUN_MOST, BEGUN_S, KEPT, FeedPaces
 
 
 def test_a_client_id_that_comes_back_keeps_its_pace() -> None:

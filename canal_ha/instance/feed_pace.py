@@ -9,7 +9,7 @@ BEGUN_MOST, BEGUN_S = 20, 10.0  # feeds that begin in this time
 KEPT = 1024  # paces; those that have begun nothing for BEGUN_S go first
 
 
-class Pace:
+class FeedPace:
     """The feeds of one client id, or the private reads of one account. clock: seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -36,12 +36,12 @@ class FeedPaces:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._paces: dict[Hashable, Pace] = {}
+        self._paces: dict[Hashable, FeedPace] = {}
 
-    def of(self, key: Hashable) -> Pace:
+    def of(self, key: Hashable) -> FeedPace:
         """Return the pace of a client id or an account."""
         if key not in self._paces:
             if len(self._paces) >= KEPT:
                 self._paces = {key: pace for key, pace in self._paces.items() if not pace.idle}
-            self._paces[key] = Pace(self._clock)
+            self._paces[key] = FeedPace(self._clock)
         return self._paces[key]
