@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import accumulate
+from typing import Any
 
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.immutable import immutable
@@ -68,6 +69,7 @@ class Segment:
     part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
     chunk_end: of a snapshot's chunk, the cursor once its last entry is acknowledged, with the progress; else None.
     hashed_rows: of large row entries, by index: what fingerprints hash of their last rows, the last row first.
+    copied: of all entries, what streams keep for fingerprints, if several streams get the segment.
     """
 
     source: Source
@@ -91,6 +93,7 @@ class Segment:
     others: tuple[LogPosition, ...] = ()
     chunk_end: LogPosition | None = None
     hashed_rows: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    copied: Any = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -168,6 +171,7 @@ class Segment:
             chunk_end=self.chunk_end if last == len(self) else None,
             buffers=None,
             hashed_rows={at - first: rows for at, rows in self.hashed_rows.items() if first <= at < last},
+            copied=None,
         )
 
     def select(self, kept: Sequence[int]) -> Segment:
@@ -195,6 +199,7 @@ class Segment:
             chunk_end=self.chunk_end if kept[-1] == len(self) - 1 else None,
             buffers=None,
             hashed_rows={new: self.hashed_rows[old] for new, old in enumerate(kept) if old in self.hashed_rows},
+            copied=None,
         )
 
     def behind(self, last: LogPosition) -> Segment | None:

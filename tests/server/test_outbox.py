@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import DefaultOpenSSLContextFactory
 
-from canal_ha.server.outbox import Consumer, Outbox
+from canal_ha.server.outbox import TURN_BYTES, Consumer, Outbox
 from tests.server.harness import LOOPBACK, on_reactor, reactor
 from tests.waiting import until
 
@@ -63,6 +63,28 @@ def replies(sizes: list[int]) -> list[tuple[bytes | memoryview, ...]]:
     """Return replies of a head, views of these sizes, and an empty view."""
     whole = memoryview(bytes(range(251)) * 60_000)
     return [(b"head", *(whole[size : 2 * size] for size in sizes), whole[:0]) for _ in range(3)]
+
+
+class Greedy:
+    """A socket that takes all that it is given, as one of this machine does while its client reads."""
+
+    taken = 0
+
+    def sendmsg(self, views: list[memoryview]) -> int:
+        given = sum(map(len, views))
+        self.taken += given
+        return given
+
+
+def test_a_socket_that_takes_everything_gets_a_megabyte_in_a_turn() -> None:
+    """Other connections wait meanwhile: a row of 64 MiB in one go took more than a tenth of a second."""
+    outbox, greedy = Outbox(cast(Consumer, None), lambda: None), Greedy()
+    outbox._pieces.extend([memoryview(bytes(1000)), memoryview(bytes(5 * TURN_BYTES)), memoryview(bytes(1000))])
+    turns = 1
+    while not outbox._push(cast(socket.socket, greedy)):
+        assert greedy.taken == turns * TURN_BYTES
+        turns += 1
+    assert (turns, greedy.taken) == (6, 5 * TURN_BYTES + 2000)
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,9 @@ class Copied(NamedTuple):
 
         Those of the last transaction of each origin are always copied.
         """
+        if segment.copied is not None and first == 0 and last == len(segment):
+            whole: Copied = segment.copied
+            return whole
         ends = segment.ends
         kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
         kinds = segment.kinds

@@ -296,6 +296,8 @@ class Dump:
 
     def _run_connections(self) -> None:
         while not self._stopping.is_set():
+            shared: SharedDump | None = None
+            failure: CanalError | None = None
             try:
                 self._dump()
             except (_Stopped, RingClosed):
@@ -303,11 +305,7 @@ class Dump:
             except _Rerouted:
                 continue
             except _Following as following:
-                self._close()
-                self._follow(following.shared)
-                if self._sharing:
-                    self._sharing.room.patient = True
-                continue
+                shared = following.shared
             except CanalError as error:
                 failure = error
             except Exception as error:
@@ -315,9 +313,12 @@ class Dump:
                 failure.__cause__ = error
             finally:
                 self._close()
+            if shared:  # not while the exception is handled: it holds the decoder and all that it knows
+                self._follow(shared)
+                continue
             if self._stopping.is_set():
                 return
-            if self._rerouting.is_set():
+            if self._rerouting.is_set() or failure is None:  # it is never None: _dump ends with an exception
                 continue
             if self._resume.at is not self._began_at:
                 self._backoff.reset()
@@ -577,6 +578,8 @@ class Dump:
         self.shared = True
         self._awake.wait()
         shared.leave(self)
+        if self._sharing:
+            self._sharing.room.patient = True
         self.shared = False
         self._alone_until = self._clock() + ALONE_S
 

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from canal_ha.decode.outputs import Output, Passed, Rotated
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
+from canal_ha.source.positions.fingerprints import Copied
 
 KEPT_OUTPUTS = 2000  # for streams that join
 KEPT_BYTES = 1 << 20
@@ -155,8 +156,10 @@ class SharedDump:
     def segment(self, segment: Segment) -> None:
         """Pass a segment on; wait for room as the module says. Raises what Leader.check raises."""
         self._await_room()
-        # the rings of several streams hold it, so none of them may give its memory back
-        self._pass_on(replace(segment, buffers=None), "", segment.ends[-1])
+        # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of its
+        # rows: hundreds of copies take memory, and garbage collections visit them all.
+        shared = replace(segment, buffers=None, copied=Copied.of(segment, 0, len(segment)))
+        self._pass_on(shared, "", segment.ends[-1])
 
     def passed(self, output: Output, gtid: str) -> None:
         """Pass anything else on. Ends the dump if nobody follows it."""
