@@ -156,8 +156,8 @@ class SharedDump:
     def segment(self, segment: Segment) -> None:
         """Pass a segment on; wait for room as the module says. Raises what Leader.check raises."""
         self._await_room()
-        # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of its
-        # rows: hundreds of copies take memory, and garbage collections visit them all.
+        # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of
+        # its rows: hundreds of copies take memory, and garbage collections visit them all.
         shared = replace(segment, buffers=None, copied=Copied.of(segment, 0, len(segment)))
         self._pass_on(shared, "", segment.ends[-1])
 
