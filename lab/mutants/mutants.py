@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "GET answered without a second look at the claim",
         INSTANCE,
-        "        self._check()  # the node may have lost the destination while the GET waited\n",
+        "            self._check()  # the node may have lost the destination while the GET waited\n",
         "",
     ),
     Mutant(
@@ -161,8 +161,8 @@ MUTANTS = (
     Mutant(
         "SUBSCRIBE answered before the cursor is durable",
         META,
-        "            if changes:\n                try:\n",
-        "            self._due.add(identity.client_id)\n            if not changes:\n                try:\n",
+        "                if changes:\n                    await self._backend.write(tuple(changes))",
+        "                self._due.add(identity.client_id)",
     ),
     Mutant(
         "SUBSCRIBE during an UNSUBSCRIBE of the client",
