@@ -74,6 +74,22 @@ def test_an_owner_that_has_seen_the_first_of_two_edits_goes_on_there_until_it_se
     assert run(9673).what == ""
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (3295, "a second roll-back finds nothing in flight"),
+        (10051, "the lease ends behind the answer to a switch"),
+        (19052, "a roll-back inside the roll-back of another connection"),
+        (20104, "an edit of what a refused first SUBSCRIBE has left"),
+        (25508, "a GET that is refused after its wait"),
+        (39785, "a late roll-back of a dead connection"),
+    ],
+)
+def test_a_seed_that_has_found_a_defect_breaks_no_promise(seed: int, what: str) -> None:
+    """They need more than the 2,000 seeds of every push to be found."""
+    assert run(seed).what == "", what
+
+
 def test_mutants_apply() -> None:
     """The text of each mutant is in its module as often as the mutant says, and the result compiles."""
     for mutant in MUTANTS:
