@@ -131,16 +131,16 @@ def test_a_full_disk_under_the_audit(mariadb: MariaDB, database: str, small_disk
         until(path.exists, what="the first line")
         filler = small_disk / "filler"
         fill(filler)
-        for number in range(1, 40):  # each of them logs in, subscribes, and says so in the audit
-            with following(node, tables=rf"{database}\.t") as client:
-                if number == 39:
+        for number in range(1, 80):  # each of them subscribes to something else, and has a line in the audit
+            with following(node, tables=rf"{database}\.t|{database}\.t{number}") as client:
+                if number == 79:
                     mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
                     assert column(read(client, 1)) == [1]
         until(lambda: [alarm["alarm"] for alarm in node.status()["alarms"]] == ["audit"], what="the alarm")
-        assert node.log_file().count("audit.write_failed") == 1
+        assert 1 <= node.log_file().count("audit.write_failed") <= 2  # a line that is cut is another reason than no space
         filler.unlink()
         until(lambda: not node.status()["alarms"], what="the end of the alarm")
     text = path.read_text()
     whole = [line for line in text.splitlines() if line.endswith("}")]
     assert len(text.splitlines()) - len(whole) <= 1  # the one that met the full disk
-    assert [json.loads(line)["action"] for line in whole].count("subscribe") == 39
+    assert [json.loads(line)["action"] for line in whole].count("subscribe") == 79
