@@ -137,7 +137,7 @@ def test_a_full_disk_under_the_audit(mariadb: MariaDB, database: str, small_disk
                     mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
                     assert column(read(client, 1)) == [1]
         until(lambda: [alarm["alarm"] for alarm in node.status()["alarms"]] == ["audit"], what="the alarm")
-        assert 1 <= node.log_file().count("audit.write_failed") <= 2  # a line that is cut is another reason than no space
+        assert 1 <= node.log_file().count("audit.write_failed") <= 2  # for a line that is cut, and for no space
         filler.unlink()
         until(lambda: not node.status()["alarms"], what="the end of the alarm")
     text = path.read_text()
