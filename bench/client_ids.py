@@ -62,10 +62,10 @@ def measured(server: SqlServer, way: Way, rows: int, pace: int) -> Cost:
         try:
             server.execute(f"INSERT INTO {SCHEMA}.{TABLE} VALUES (0, 0, 'first')")
             _await_tip(node, way)
-            dumps = sum("Binlog Dump" in row["Command"] for row in server.query("SHOW PROCESSLIST"))
             before = measure.cpu_seconds(node.pid), measure.cpu_seconds(server.pid)
             writer = measure.python("bench.paced", server.port, pace, rows, str(Path(directory, "times")))
             measure.run_reader(writer)
+            dumps = sum("Binlog Dump" in row["Command"] for row in server.query("SHOW PROCESSLIST"))
             for reader in readers:
                 measure.finish(reader)
             after = measure.cpu_seconds(node.pid), measure.cpu_seconds(server.pid)
