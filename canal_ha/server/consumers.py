@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from canal_ha.instance.stream import WAITING_MOST
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity, ClientKey
-
-WAITING_MOST = 64  # GETs of one client id that wait here or in its stream: a roll-back ends all of them at once
 
 
 @dataclass(slots=True)
@@ -40,7 +39,6 @@ class Consumers:
 
     def __init__(self) -> None:
         self._newest: dict[ClientKey, object] = {}  # the connection that consumes
-        self._clients: dict[object, set[ClientKey]] = {}  # connection -> what it began to consume
         self._alone: dict[ClientKey, object] = {}  # the connection that alone was given batches since it began
         self._taken_back: dict[ClientKey, _TakenBack] = {}
         self._waiting: dict[ClientKey, dict[object, Callable[[], None]]] = {}  # what ends a GET of a connection
@@ -52,7 +50,6 @@ class Consumers:
         key = identity.key
         self._forget(key)
         self._newest[key] = self._alone[key] = connection
-        self._clients.setdefault(connection, set()).add(key)
         self._opened(key, connection)
         if key in self._taken_back and self._taken_back[key].connection is not connection:
             self._release(key)  # this one may never ask for it
@@ -83,8 +80,8 @@ class Consumers:
             self._open.get(key, {}).pop(connection, None)
             if not self._open.get(key, True):
                 del self._open[key]
-        for key in tuple(self._clients.get(connection, ())):
-            self._forget(key)
+            if self._newest.get(key) is connection:
+                self._forget(key)
             if key in self._taken_back and self._taken_back[key].connection is connection:
                 self._release(key)
 
@@ -140,7 +137,7 @@ class Consumers:
                 self._release(key)
 
     def crowded(self, identity: ClientIdentity) -> bool:
-        """Return whether so many GETs of the client id wait that one more must not."""
+        """Return whether so many GETs of the client id wait, here or in its stream, that one more must not."""
         return len(self._waiting.get(identity.key, ())) > WAITING_MOST
 
     @contextmanager
@@ -165,11 +162,7 @@ class Consumers:
 
     def _forget(self, key: ClientKey) -> None:
         self._alone.pop(key, None)
-        connection = self._newest.pop(key, None)
-        if connection is not None:
-            self._clients[connection].discard(key)
-            if not self._clients[connection]:
-                del self._clients[connection]
+        self._newest.pop(key, None)
 
     def _release(self, key: ClientKey) -> None:
         """Nothing is kept back any more: the GETs that wait for that end, and their clients ask again."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from canal_ha.instance.stream import WAITING_MOST
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.server.consumers import WAITING_MOST, Consumers
+from canal_ha.server.consumers import Consumers
 
 ONE, TWO = ClientIdentity("example", 1001), ClientIdentity("example", 1002)
 
@@ -29,6 +30,19 @@ def test_the_newest_connection_consumes_until_it_is_lost() -> None:
     consumers.lost("second")
     consumers.lost("third")
     assert (consumers.newest(ONE), consumers.newest(TWO)) == (None, None)
+
+
+def test_what_the_node_took_back_by_itself_waits_for_no_lost_connection() -> None:
+    """It was for the newest open connection, which had only asked. When that one is lost too, others may get it."""
+    consumers = Consumers()
+    for connection in ("first", "second"):
+        with consumers.waiting(ONE, connection, lambda: None):
+            pass
+    with consumers.rolling_back(ONE, consumers.newest(ONE), 3):
+        pass
+    assert consumers.keeps_back(ONE, "first")
+    consumers.lost("second")
+    assert not consumers.keeps_back(ONE, "first")
 
 
 def test_a_client_id_is_crowded_when_too_many_of_its_gets_wait() -> None:
