@@ -526,8 +526,8 @@ class Conversation:
         consumers, wanted = self._shared.consumers, request.wanted
         self._check_era(identity)
         self._check_alone(identity)
-        if self._told and self._told.begun:
-            self._told.asked = True
+        if (told := self._told_of(identity)) and told.begun:
+            told.asked = True
         if consumers.keeps_back(identity, self):
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
@@ -569,8 +569,8 @@ class Conversation:
         """The client expects on this connection every row that it has not acknowledged."""
         if not self._lost:
             self._shared.consumers.began(identity, self)
-            if self._told and self._told.identity.key == identity.key:
-                self._told.begun = True
+            if told := self._told_of(identity):
+                told.begun = True
 
     def _check_era(self, identity: ClientIdentity) -> None:
         """Raise CursorReplaced if the client knows its cursor and something else than its ACKs has moved it since.
@@ -578,8 +578,8 @@ class Conversation:
         An ACK on another connection may come between the answer with the cursor and the beginning, which voids it from
         then on. So the cursor must be the same when the client asks for its first batch.
         """
-        told, destinations = self._told, self._shared.destinations
-        if told is None or told.identity.key != identity.key:
+        told, destinations = self._told_of(identity), self._shared.destinations
+        if told is None:
             return
         if destinations.era(identity) not in (told.era, None):
             raise CursorReplaced(identity.destination, identity.client_id)
@@ -591,9 +591,12 @@ class Conversation:
 
         Such a client takes what comes for what follows its last batch.
         """
-        begun = self._told and self._told.begun and self._told.identity.key == identity.key
-        if begun and not self._shared.consumers.alone(identity, self):
+        told = self._told_of(identity)
+        if told and told.begun and not self._shared.consumers.alone(identity, self):
             raise CursorReplaced(identity.destination, identity.client_id)
+
+    def _told_of(self, identity: ClientIdentity) -> _Told | None:
+        return self._told if self._told and self._told.identity.key == identity.key else None
 
     def _check_read(self) -> None:
         """End the private read and raise NotAllowed if its account may not begin the same read now.

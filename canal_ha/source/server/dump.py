@@ -297,7 +297,6 @@ class Dump:
     def _run_connections(self) -> None:
         while not self._stopping.is_set():
             shared: SharedDump | None = None
-            failure: CanalError | None = None
             try:
                 self._dump()
             except (_Stopped, RingClosed):
@@ -318,7 +317,7 @@ class Dump:
                 continue
             if self._stopping.is_set():
                 return
-            if self._rerouting.is_set() or failure is None:  # it is never None: _dump ends with an exception
+            if self._rerouting.is_set():
                 continue
             if self._resume.at is not self._began_at:
                 self._backoff.reset()
