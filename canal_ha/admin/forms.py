@@ -132,9 +132,9 @@ def _added(answer: Mapping[str, Any], verb: str) -> str:
     told = answer["nodes"]
     waiting = _nodes([each for each in told if each["restart"]])
     restart = f" Restart {waiting}: canal.auto.scan is false there." if waiting else ""
-    missing = sorted({name for each in told for name in each["missing_on"]} - {each["node"] for each in told})
-    there = f" Not on {', '.join(missing)}: they could not take over." if missing else ""
-    warnings = "".join(f" Warning: {text}." for text in sorted({text for each in told for text in each["warnings"]}))
+    missing = _elsewhere(told, "missing_on")
+    there = f" Not on {missing}: they could not take over." if missing else ""
+    warnings = "".join(f" Warning: {text}." for text in _every(told, "warnings"))
     return f"{_nodes(told)} {verb} {told[0]['file']}.{restart}{there}{warnings}"
 
 
@@ -142,10 +142,20 @@ def _removed(answer: Mapping[str, Any], verb: str) -> str:
     told = answer["nodes"]
     waiting = _nodes([each for each in told if each["restart"]])
     restart = f" It goes on there until {waiting} restarts: canal.auto.scan is false." if waiting else ""
-    still = sorted({name for each in told for name in each["still_on"]} - {each["node"] for each in told})
-    there = f" Still on {', '.join(still)}." if still else ""
-    kept = "".join(f" Kept: {text}." for text in sorted({text for each in told for text in each["kept"]}))
+    still = _elsewhere(told, "still_on")
+    there = f" Still on {still}." if still else ""
+    kept = "".join(f" Kept: {text}." for text in _every(told, "kept"))
     return f"{_nodes(told)} {verb} it.{restart}{there}{kept}"
+
+
+def _every(told: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """Return what the answers have under a key, each text once."""
+    return sorted({text for each in told for text in each[key]})
+
+
+def _elsewhere(told: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Return the nodes that the answers have under a key, except those that have answered."""
+    return ", ".join(name for name in _every(told, key) if all(each["node"] != name for each in told))
 
 
 def _nodes(told: Sequence[Mapping[str, Any]]) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
@@ -68,9 +69,9 @@ class Audit:
         self._clock = clock
         self._write = write
         self._now = now
-        self._refusals = Complaints(clock, self._left_out)
+        self._refusals = Complaints(clock, partial(self._left_out, "refusals left out", REFUSED))
         self._repeats: Repeats[_Deed] = Repeats(clock, self._came_again)
-        self._deeds = Complaints(clock, self._deeds_left_out, DEEDS)
+        self._deeds = Complaints(clock, partial(self._left_out, "actions left out", OK), DEEDS)
         self._http_logins: dict[Actor, float] = {}  # the oldest first
 
     def note(
@@ -146,11 +147,8 @@ class Audit:
         self._repeats.stop()
         self._deeds.stop()
 
-    def _left_out(self, address: str, count: int) -> None:
-        self.note("refusals left out", REFUSED, Actor(address=address.removeprefix("/")), details={"count": count})
-
-    def _deeds_left_out(self, address: str, count: int) -> None:
-        self.note("actions left out", OK, Actor(address=address.removeprefix("/")), details={"count": count})
+    def _left_out(self, action: str, result: str, address: str, count: int) -> None:
+        self.note(action, result, Actor(address=address.removeprefix("/")), details={"count": count})
 
     def _came_again(self, done: _Deed, count: int) -> None:
         details = {**dict(done.details), "repeated": count}

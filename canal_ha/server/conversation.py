@@ -414,9 +414,9 @@ class Conversation:
                 case Subscribe():
                     self.subscribed = identity  # before it waits: nobody may delete the client id from now on
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
-                    if not only_looks and destinations.era(identity) is not None:
-                        self._consumes(identity)
                     known = destinations.era(identity) is not None
+                    if not only_looks and known:
+                        self._consumes(identity)
                     cursor = await destinations.subscribe(
                         identity, exact=request.exact, opens=not only_looks, snapshot=request.snapshot
                     )
