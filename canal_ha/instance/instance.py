@@ -40,10 +40,10 @@ from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
+from canal_ha.instance.round_queue import RoundQueue
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Stream, StreamState
-from canal_ha.instance.wake_queue import WakeQueue
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
@@ -146,7 +146,7 @@ class Instance:
             Quota("client_ids", "client ids", "canal.instance.clients.max", config.clients_max),
         )
         self._paces = FeedPaces(reactor.seconds)
-        self._wakes = WakeQueue(reactor)
+        self._wakes = RoundQueue(reactor)
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""

@@ -120,7 +120,7 @@ class Stream:
         tell: hears of failures, of each once until it is over.
         batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
         pace: at which feeds may begin.
-        soon: see WakeQueue.
+        soon: see RoundQueue.
         filter_text: the filter of the subscription.
         position_lost: looks for another cursor and calls `rewind` or `not_found`. The stream calls it when the journal
             of the cursor is gone and the client has acknowledged everything that was decoded.

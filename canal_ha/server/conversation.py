@@ -32,6 +32,7 @@ from canal_ha.errors import (
     NotSubscribed,
     RemoteProtocolError,
 )
+from canal_ha.instance.round_queue import RoundQueue
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
@@ -48,7 +49,6 @@ from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
-from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
@@ -76,7 +76,7 @@ class Shared:
     unread: UnreadReplies
     audit: Audit
     consumers: Consumers
-    turns: TurnQueue
+    turns: RoundQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from twisted.internet.protocol import ServerFactory
 
 from canal_ha import logs
 from canal_ha.accounts.account import Accounts
+from canal_ha.instance.round_queue import RoundQueue
 from canal_ha.instance.status import ReaderStatus
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.bounded_port import BoundedPort, ListeningReactor, slash
@@ -24,7 +25,6 @@ from canal_ha.server.destinations import Destinations
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.protocol import CanalConnection, RefusedConnection
-from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.scramble import SEED_BYTES
@@ -79,7 +79,7 @@ class CanalService(ServerFactory):
             UnreadReplies(load.limits.reply_bytes),
             self._entrance.audit,
             Consumers(),
-            TurnQueue(reactor),
+            RoundQueue(reactor),
         )
         self._bound = BoundedPort(
             reactor,

@@ -19,6 +19,7 @@ from canal_ha.config.model import BatchMode, CanalConfig, InstanceConfig, Source
 from canal_ha.errors import CanalError
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.instance import Instance
+from canal_ha.instance.round_queue import RoundQueue
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
@@ -29,7 +30,6 @@ from canal_ha.server.consumers import Consumers
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
-from canal_ha.server.turn_queue import TurnQueue
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import Acknowledge, Request, Rollback, Subscribe
 from canal_ha.wire.server_session import ConversationState, Reply
@@ -108,7 +108,7 @@ class Node:
             UnreadReplies(load.limits.reply_bytes),
             Audit(self.process),
             Consumers(),
-            TurnQueue(self.process),
+            RoundQueue(self.process),
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:

@@ -6,7 +6,7 @@ from functools import partial
 
 from twisted.internet.task import Clock
 
-from canal_ha.instance.wake_queue import GAP_S, ROUND_S, WakeQueue
+from canal_ha.instance.round_queue import GAP_S, ROUND_S, RoundQueue
 
 
 class Wakes:
@@ -14,7 +14,7 @@ class Wakes:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.queue = WakeQueue(self.clock)
+        self.queue = RoundQueue(self.clock)
         self.done: list[int] = []
 
     def wake(self, number: int) -> None:
