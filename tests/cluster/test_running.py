@@ -10,6 +10,7 @@ from canal_ha.cluster import inputs as i
 from canal_ha.cluster.running import (
     FAILURE_FIRST_S,
     GRACE_S,
+    HEAD_START_S,
     HOLD_BACK_S,
     LOOK_AGAIN_S,
     OFFER_S,
@@ -289,6 +290,21 @@ def test_an_orderly_release_of_another_is_followed_at_once_a_crash_a_little_late
             assert player.waits() == pytest.approx(GRACE_S)
             player.sees(4, None)
         assert player.commands == [i.WantTurn(step_s)]
+
+
+@pytest.mark.parametrize("session", [MINE, MINE + 1])
+def test_a_node_that_never_saw_the_owner_lets_it_claim_first_after_a_reconnect(session: int) -> None:
+    """The owner knows newer cursors than an ensemble that was restored from a backup."""
+    player = joined()
+    look = player.last(Look)  # the connection breaks before this look is answered
+    player.tell(SessionSuspended())
+    player.now += 1.0
+    player.tell(SessionUp(session, 6.0))
+    assert player.last(Look) != look
+    player.sees(4, None)
+    assert player.waits() == HEAD_START_S
+    player.sees(4, None)
+    assert player.last(i.WantTurn) == i.WantTurn(VANISHED_STEP_S)
 
 
 def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> None:
