@@ -10,6 +10,7 @@ carried out. What this connection was given and did not acknowledge comes again 
 
 from __future__ import annotations
 
+import math
 import traceback
 import types
 from collections.abc import Coroutine, Generator
@@ -26,7 +27,6 @@ from canal_ha.accounts.origin import origin_of
 from canal_ha.errors import (
     Busy,
     CanalError,
-    CursorReplaced,
     LocalProtocolError,
     NotAllowed,
     NotSubscribed,
@@ -37,7 +37,6 @@ from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.identity import ClientIdentity, ClientKey
-from canal_ha.model.position import LogPosition
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
@@ -49,6 +48,7 @@ from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
+from canal_ha.server.told_cursor import ToldCursor
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
@@ -89,22 +89,6 @@ class LastRead:
 
     identity: ClientIdentity
     private: bool
-
-
-@dataclass(slots=True)
-class _Told:
-    """What a client that asked for its cursor was told last.
-
-    era: see Destinations.era.
-    begun: whether it has begun to consume since.
-    asked: whether it has asked for a batch since it began.
-    """
-
-    identity: ClientIdentity
-    era: object
-    cursor: LogPosition | None
-    begun: bool
-    asked: bool = False
 
 
 class Conversation:
@@ -149,7 +133,7 @@ class Conversation:
         self._listening = False  # the conversation waits for `_awaken`,
         self._awaited: Deferred[Any] | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
-        self._told: _Told | None = None
+        self._told = ToldCursor(shared.destinations, shared.consumers, self)
         self._audited: ClientKey | None = None  # the client id whose SUBSCRIBE or first GET has a line in the audit
         self._passed_over = False  # the GET that waits ends without a batch
         self._login: Timer | None = None  # until the client has logged in
@@ -404,7 +388,7 @@ class Conversation:
                     raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
                 case Acknowledge():
                     self._unacked.discard(request.batch_id)
-                    self._check_era(identity)
+                    self._told.check_moved(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
                     if self._given.get(identity.key) == request.batch_id:
                         del self._given[identity.key]
@@ -426,7 +410,7 @@ class Conversation:
                         self._audited = identity.key
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
-                        self._told = _Told(identity, destinations.era(identity), cursor, begun=not only_looks)
+                        self._told.tell(identity, cursor, begun=not only_looks)
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
@@ -499,9 +483,7 @@ class Conversation:
         finally:
             self._fetching = False
         if message.batch is None:
-            self._turn_began = float(
-                "-inf"
-            )  # another connection may have ended the GET: what follows is not part of that
+            self._turn_began = -math.inf  # another connection may have ended the GET: what follows is not part of that
         else:
             if len(self._unacked) == UNACKED_MOST:
                 self._unacked.clear()
@@ -513,8 +495,7 @@ class Conversation:
 
     def _check_batch(self, request: Get, identity: ClientIdentity) -> None:
         """Raise the error that the client gets instead of a batch, because something has changed meanwhile."""
-        self._check_era(identity)
-        self._check_alone(identity)
+        self._told.check(identity)
         if self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
             raise NotSubscribed(identity.destination, identity.client_id)
 
@@ -524,10 +505,7 @@ class Conversation:
         Raises CancelledError.
         """
         consumers, wanted = self._shared.consumers, request.wanted
-        self._check_era(identity)
-        self._check_alone(identity)
-        if (told := self._told_of(identity)) and told.begun:
-            told.asked = True
+        self._told.asks(identity)
         if consumers.keeps_back(identity, self):
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
@@ -569,34 +547,7 @@ class Conversation:
         """The client expects on this connection every row that it has not acknowledged."""
         if not self._lost:
             self._shared.consumers.began(identity, self)
-            if told := self._told_of(identity):
-                told.begun = True
-
-    def _check_era(self, identity: ClientIdentity) -> None:
-        """Raise CursorReplaced if the client knows its cursor and something else than its ACKs has moved it since.
-
-        An ACK on another connection may come between the answer with the cursor and the beginning, which voids it from
-        then on. So the cursor must be the same when the client asks for its first batch.
-        """
-        told, destinations = self._told_of(identity), self._shared.destinations
-        if told is None:
-            return
-        if destinations.era(identity) not in (told.era, None):
-            raise CursorReplaced(identity.destination, identity.client_id)
-        if told.begun and not told.asked and destinations.cursor(identity) not in (told.cursor, None):
-            raise CursorReplaced(identity.destination, identity.client_id)
-
-    def _check_alone(self, identity: ClientIdentity) -> None:
-        """Raise CursorReplaced if the client knows its cursor and another connection gets its rows.
-
-        Such a client takes what comes for what follows its last batch.
-        """
-        told = self._told_of(identity)
-        if told and told.begun and not self._shared.consumers.alone(identity, self):
-            raise CursorReplaced(identity.destination, identity.client_id)
-
-    def _told_of(self, identity: ClientIdentity) -> _Told | None:
-        return self._told if self._told and self._told.identity.key == identity.key else None
+            self._told.begins(identity)
 
     def _check_read(self) -> None:
         """End the private read and raise NotAllowed if its account may not begin the same read now.
