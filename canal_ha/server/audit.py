@@ -112,7 +112,7 @@ class Audit:
     ) -> None:
         """Write a line about what a client can do in a loop, if its address has not caused too many of them.
 
-        The same within a minute is counted, in a second line.
+        What has a line and comes again within a minute is counted, in one more line.
 
         details: facts of this action.
         """
@@ -120,7 +120,10 @@ class Audit:
             return
         shown = _shown(details or {})  # before it is kept: a client can send long texts
         deed = _Deed(action, who, destination, client_id, tuple(shown.items()))
-        if self._repeats.first(deed) and self._deeds.may(who.address):
+        if self._repeats.again(deed):
+            return
+        if self._deeds.may(who.address):
+            self._repeats.began(deed)
             self.note(action, OK, who, destination=destination, client_id=client_id, details=shown)
 
     def refused(

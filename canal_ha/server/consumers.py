@@ -140,10 +140,13 @@ class Consumers:
         """Return whether so many GETs of the client id wait, here or in its stream, that one more must not."""
         return len(self._waiting.get(identity.key, ())) > WAITING_MOST
 
+    def asks(self, identity: ClientIdentity, connection: object) -> None:
+        """Note that a connection asks for batches of a client that exists. Of others, nothing may stay."""
+        self._opened(identity.key, connection)
+
     @contextmanager
     def waiting(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> Iterator[None]:
         """Carry out a GET inside. end: makes it end without a batch."""
-        self._opened(identity.key, connection)
         gets = self._waiting.setdefault(identity.key, {})
         gets[connection] = end
         try:

@@ -135,6 +135,7 @@ class Conversation:
         self._fetching = False  # which is what a GET waits for
         self._told = ToldCursor(shared.destinations, shared.consumers, self)
         self._audited: ClientKey | None = None  # the client id whose SUBSCRIBE or first GET has a line in the audit
+        self._queued = False  # the conversation goes on in a later round of the reactor
         self._passed_over = False  # the GET that waits ends without a batch
         self._login: Timer | None = None  # until the client has logged in
         self._ahead_bytes = 0  # as the budget knows it
@@ -159,6 +160,12 @@ class Conversation:
             self._shared.ahead.keep_within()
         except RemoteProtocolError as error:
             self._cut_short(str(error))
+        if self._listening and not self._queued:  # one call, however often bytes come
+            self._queued = True
+            self._shared.turns.soon(self._received)
+
+    def _received(self) -> None:
+        self._queued = False
         self._awaken()
 
     def end(self) -> None:
@@ -464,9 +471,8 @@ class Conversation:
             else:
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
-                if self._audited != identity.key:  # it has not subscribed here, and may get rows all the same
-                    self._audited = identity.key
-                    self._note("get", identity)
+                if self._shared.destinations.era(identity) is not None:
+                    self._asks(identity)  # before it waits
                 with self._shared.consumers.waiting(identity, self, self._pass_over):
                     try:
                         message = await self._next_batch(request, identity)
@@ -490,8 +496,17 @@ class Conversation:
             self._unacked.add(message.batch_id)
         reply = self._session.fetched(message)
         if not self._read:
+            self._asks(identity)
             self._shared.consumers.gave(identity, self, message)  # last: it can answer a GET of another connection
         return reply
+
+    def _asks(self, identity: ClientIdentity) -> None:
+        """Note that the client asks for batches of a client that exists. It may do so without a SUBSCRIBE here."""
+        if not self._lost:
+            self._shared.consumers.asks(identity, self)
+        if self._audited != identity.key:
+            self._audited = identity.key
+            self._note("get", identity)
 
     def _check_batch(self, request: Get, identity: ClientIdentity) -> None:
         """Raise the error that the client gets instead of a batch, because something has changed meanwhile."""

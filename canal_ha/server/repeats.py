@@ -22,7 +22,7 @@ class _Again:
 
 
 class Repeats(Generic[T]):
-    """Tells the first of equal things from those that follow within WITHIN_S.
+    """Counts things that come again within WITHIN_S of the first one.
 
     clock: seconds and callLater.
     tell: hears of a thing that came again and of how often, when its time is over. T is hashable.
@@ -34,18 +34,20 @@ class Repeats(Generic[T]):
         self._counts: OrderedDict[T, _Again] = OrderedDict()  # the oldest first
         self._timer: Timer | None = None
 
-    def first(self, thing: T) -> bool:
-        """Return whether nothing equal came within WITHIN_S; else count it."""
+    def again(self, thing: T) -> bool:
+        """Return whether a thing came again that is counted, and count it."""
         self._end_old()
-        if thing in self._counts:
-            self._counts[thing].again += 1
-            return False
+        if counted := self._counts.get(thing):
+            counted.again += 1
+        return counted is not None
+
+    def began(self, thing: T) -> None:
+        """Count a thing, which is not counted yet, from now on."""
         if len(self._counts) >= KEPT:
             self._end_oldest()
         self._counts[thing] = _Again(self._clock.seconds())
         if self._timer is None:
             self._timer = self._clock.callLater(WITHIN_S, self._rang)
-        return True
 
     def stop(self) -> None:
         """Tell all counts so far; no timer is left."""

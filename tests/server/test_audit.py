@@ -101,6 +101,18 @@ def test_a_client_that_always_does_something_else_fills_no_disk() -> None:
     audit.stop()
 
 
+def test_a_client_that_comes_back_to_many_things_fills_no_disk() -> None:
+    """A thing whose counting ends early has one more line. A thing without a line is not counted."""
+    written: list[bytes] = []
+    audit = Audit(Clock(), written.append)
+    who = Actor("reader", "10.0.0.9")
+    for number in range(0, 20_000, 2):
+        for client_id in (number, number + 1, number, number + 1):
+            audit.client_did("get", who, destination="example", client_id=client_id)
+    audit.stop()
+    assert len(written) <= 2 * DEEDS.at_once + 1
+
+
 def test_long_texts_of_clients_are_not_kept() -> None:
     """A private read can name a set of transactions of megabytes."""
     audit = Audit(Clock(), lambda line: None)

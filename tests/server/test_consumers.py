@@ -21,8 +21,7 @@ def test_the_newest_connection_consumes_until_it_is_lost() -> None:
     assert (consumers.newest(ONE), consumers.newest(TWO)) == ("second", "first")
     assert consumers.others(ONE, "first")
     assert not consumers.others(TWO, "first")
-    with consumers.waiting(TWO, "third", lambda: None):
-        pass
+    consumers.asks(TWO, "third")
     assert (consumers.newest(TWO), consumers.others(TWO, "first")) == ("first", True)
     consumers.lost("first")
     assert (consumers.newest(ONE), consumers.newest(TWO)) == ("second", "third")
@@ -36,8 +35,7 @@ def test_what_the_node_took_back_by_itself_waits_for_no_lost_connection() -> Non
     """It was for the newest open connection, which had only asked. When that one is lost too, others may get it."""
     consumers = Consumers()
     for connection in ("first", "second"):
-        with consumers.waiting(ONE, connection, lambda: None):
-            pass
+        consumers.asks(ONE, connection)
     with consumers.rolling_back(ONE, consumers.newest(ONE), 3):
         pass
     assert consumers.keeps_back(ONE, "first")

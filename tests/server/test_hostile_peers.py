@@ -13,17 +13,21 @@ from contextlib import ExitStack, suppress
 import pytest
 from twisted.internet.task import Clock
 
+from canal_ha.accounts.account import Accounts
 from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.node.run import share_interpreter
+from canal_ha.server.audit import Audit
 from canal_ha.server.complaints import COMPLAINTS, NAMED, PEERS, Complaints
+from canal_ha.server.consumers import Consumers
 from canal_ha.server.counters import PEERS as COUNTED_PEERS
 from canal_ha.server.counters import UNKNOWN, RequestCounters
+from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, exposition
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.server_session import Reply
-from tests.server.harness import Served
+from tests.server.harness import Served, reactor
 from tests.server.raw_client import RawClient
 from tests.server.test_service import resident_kib
 from tests.waiting import until
@@ -213,6 +217,48 @@ _AHEAD = {
     "ROLLBACKs": client_frame(pb.CLIENTROLLBACK, pb.ClientRollback(destination="example", client_id="1001")),
     "GETs": client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1, timeout=-1)),
 }
+
+
+def test_refused_gets_leave_no_client_behind() -> None:
+    """A GET can name any destination and client id. What does not exist is forgotten while the connection is open."""
+    written: list[bytes] = []
+    with (
+        Served(entrance=Entrance(Accounts, reactor, Audit(reactor, written.append))) as served,
+        RawClient(served) as client,
+    ):
+        for number in range(300):
+            for names in ({"client_id": str(number)}, {"destination": f"no{number}"}):
+                body = pb.Get(fetch_size=1, timeout=0, unit=2, **{**client.names, **names})
+                client.sock.sendall(client_frame(pb.GET, body))
+                assert client.refusal()[0]
+        assert vars(served.service._shared.consumers) == vars(Consumers())
+    assert b'"action": "get"' not in b"".join(written)
+
+
+def test_a_burst_on_many_connections_leaves_the_reactor_to_others() -> None:
+    """Hundreds of connections send dozens of requests at the same moment: each round carries out some of them."""
+    request = client_frame(pb.GET, pb.Get(fetch_size=1, timeout=0, unit=2, destination="nowhere", client_id="1"))
+    spent: list[float] = []  # processor time of the reactor's thread in each of its rounds
+    over = threading.Event()
+
+    def round_of(before: float) -> None:
+        spent.append(time.thread_time() - before)
+        if not over.is_set():
+            reactor.callLater(0, round_of, time.thread_time())
+
+    with Served() as served, ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(served)) for _ in range(200)]
+        reactor.callFromThread(lambda: round_of(time.thread_time()))
+        all_sent = threading.Event()
+        reactor.callFromThread(all_sent.wait)  # so that one round of the reactor finds all of them
+        for client in clients:
+            client.sock.sendall(request * 60)
+        all_sent.set()
+        for client in clients:
+            for _ in range(60):
+                assert client.refusal()[0]
+        over.set()
+    assert max(spent) < 0.05  # 0.2 and more if each connection goes on at once
 
 
 @pytest.fixture
