@@ -7,7 +7,6 @@ node or on all, one after the other; the first node that refuses ends it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,13 +22,13 @@ from canal_ha.admin.html import html
 from canal_ha.admin.routes import GET
 from canal_ha.admin.templates import link, render
 from canal_ha.client.node_http import post
+from canal_ha.config.effective import shown_text
 from canal_ha.errors import LocalProtocolError, NodeUnreachable
 from canal_ha.server.audit import FAILED, OK
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import refuse
 
 ACTION_MOST_S = 60.0  # of an action on another node
-_PASSWORD = re.compile(r"(?im)^([^#\n=]*passw[^=\n]*=).*$")  # a line of instance.properties, which is shown
 
 
 class Acting:
@@ -62,8 +61,10 @@ class Acting:
         it = None if form.of_cluster else destination_in(document, name)
         owner = it["owner"] if it else ""
         alive = [each["address"] for each in document["nodes"] if each["state"] == "up"]
+        hint = ""
         if not guest.account.name:  # another node would ask for its own operator's token
             alive = [self._node]
+            hint = " With the operator's token you act on this node only: use the page of each other node."
 
         def show(step: str, code: int = 200, **more: Any) -> bytes:
             shown = {
@@ -106,7 +107,7 @@ class Acting:
             wanted = action.wanted(body)
             if wanted is None:
                 raise ValueError(f"Check what you filled in. {action.usage}")
-            where = _chosen(form, body, alive, document, name) if form.of_nodes else (owner,)
+            where = _chosen(form, body, alive, document, name, hint) if form.of_nodes else (owner,)
         except (ValueError, RecursionError) as error:
             return show("ask", 400, problem=str(error), given=again)
         check(action.client_id(wanted))
@@ -119,7 +120,11 @@ class Acting:
                 if code != SUCCESS:
                     return show("ask", code, problem=str(told["error"]), given=again)
                 plan = form.planned(told)
-            facts = [(key.replace("_", " "), _PASSWORD.sub(r"\1 …", _shown(value))) for key, value in body.items()]
+            files = {field.name for field in form.fields if field.properties}
+            facts = [
+                (key.replace("_", " "), shown_text(value) if key in files else _shown(value))
+                for key, value in body.items()
+            ]
             return show("confirm", facts=facts, plan=plan, body=json.dumps(body))
         code, told = await self._carry_out(guest, form, action, where, name, body)
         outcome = form.done(told) if code == SUCCESS else str(told["error"])
@@ -171,7 +176,7 @@ class Acting:
 
 
 def _chosen(
-    form: Form, body: Mapping[str, Any], alive: Sequence[str], document: Mapping[str, Any], name: str
+    form: Form, body: Mapping[str, Any], alive: Sequence[str], document: Mapping[str, Any], name: str, hint: str
 ) -> Sequence[str]:
     """Return the nodes that a person has chosen; of all nodes, those on which there is something to do.
 
@@ -179,6 +184,7 @@ def _chosen(
     alive: the nodes that answer.
     document: of the cluster, as ClusterView.look returns it.
     name: of the destination; "" if the body has it.
+    hint: why there may be other nodes, for the error.
     Raises ValueError.
     """
     node = str(body.get(NODE))
@@ -188,8 +194,8 @@ def _chosen(
         having = {found["owner"], *found["stand_by"]} if found else set[str]()
         chosen = [each for each in alive if (each in having) is not form.of_cluster]
         if not chosen:
-            who = "Every node" if form.of_cluster else "No node"
-            raise ValueError(f"{who} that answers has {name}.")
+            has = "Each" if form.of_cluster else "None"
+            raise ValueError(f"{has} of the nodes on which you can act here has {name}: {', '.join(alive)}.{hint}")
         return chosen
     if node not in alive:
         raise ValueError(f"{node} is none of the nodes that answer: {', '.join(alive)}")

@@ -36,6 +36,7 @@ class Field:
     nodes: choose one of the nodes that stand by.
     alive: choose EVERY_NODE or one of the nodes that answer.
     lines: a text of several lines.
+    properties: of these, a properties file, which can have passwords.
     numeric: a number.
     """
 
@@ -46,6 +47,7 @@ class Field:
     nodes: bool = False
     alive: bool = False
     lines: bool = False
+    properties: bool = False
     numeric: bool = False
 
 
@@ -141,7 +143,7 @@ def _added(answer: Mapping[str, Any], verb: str) -> str:
 def _removed(answer: Mapping[str, Any], verb: str) -> str:
     told = answer["nodes"]
     waiting = _nodes([each for each in told if each["restart"]])
-    restart = f" It goes on there until {waiting} restarts: canal.auto.scan is false." if waiting else ""
+    restart = f" It goes on until a restart of {waiting}: canal.auto.scan is false." if waiting else ""
     still = _elsewhere(told, "still_on")
     there = f" Still on {still}." if still else ""
     kept = "".join(f" Kept: {text}." for text in _every(told, "kept"))
@@ -282,7 +284,12 @@ FORMS: Mapping[str, Form] = {
             (
                 Field(DESTINATION, "Name"),
                 Field(NODE, "Where", alive=True),
-                Field("text", "instance.properties, for example canal.instance.master.address = db1:3306", lines=True),
+                Field(
+                    "text",
+                    "instance.properties, for example canal.instance.master.address = db1:3306",
+                    lines=True,
+                    properties=True,
+                ),
             ),
             _addition,
             ADDED,

@@ -11,7 +11,7 @@ from canal_ha.config import keys, queue
 from canal_ha.config.keys import Key, KeyFile
 from canal_ha.config.live import DEFAULT, same_value, setting_of
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
-from canal_ha.config.properties import HIDDEN, Layers, Setting, references
+from canal_ha.config.properties import HIDDEN, Layers, Setting, parse, references
 
 _OF_QUEUE = (*queue.OLD_NAMES, *queue.OLD_NAMES.values(), *queue.OTHER_NAMES.values())
 _GROUP = re.compile(keys.GROUP)
@@ -111,6 +111,12 @@ def is_secret(name: str) -> bool:
     """Return whether nobody should see the value of a key, known or not."""
     key = keys.BY_NAME.get(name)
     return key.secret if key else not _OPEN.fullmatch(name)
+
+
+def shown_text(text: str) -> str:
+    """Return the settings of a properties file for people, a line each, without what is secret. Raises FileUnusable."""
+    settings = parse(text, "properties").items()
+    return "\n".join(f"{name} = {setting.shown(secret=is_secret(name))}" for name, setting in settings)
 
 
 def _others(names: Iterable[str], layers: Layers) -> Iterator[EffectiveValue]:

@@ -81,16 +81,21 @@ def read(path: Path) -> dict[str, Setting]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
+    return parse(text, str(path))
+
+
+def parse(text: str, file: str) -> dict[str, Setting]:
+    """Return the settings of a text, as `read` does. file: for messages. Raises FileUnusable."""
     settings: dict[str, Setting] = {}
     line = 1
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
-                settings[element.key.strip()] = Setting(element.value.strip(), str(path), line)
+                settings[element.key.strip()] = Setting(element.value.strip(), file, line)
             line += len(re.findall(r"\r\n|\r|\n", element.source))
     except javaproperties.InvalidUEscapeError as error:
         cure = r"write \u and four hexadecimal digits, or \\ for a backslash"
-        raise FileUnusable(str(path), f"{error.escape} is incomplete: {cure}", line) from error
+        raise FileUnusable(file, f"{error.escape} is incomplete: {cure}", line) from error
     return settings
 
 

@@ -524,6 +524,9 @@ class Conversation:
         if consumers.keeps_back(identity, self):
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
+                if self._may_log():
+                    client = {"destination": identity.destination, "client_id": identity.client_id}
+                    LOG.info("batches.kept_back", channel=self._session.channel, **client)
             return await self._nothing(request, identity)
         if self._told:
             wanted = replace(wanted, one_server=True)

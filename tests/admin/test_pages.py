@@ -412,10 +412,10 @@ def test_a_destination_is_added_on_the_page() -> None:
     wrong = browser.post("/add", {**fields, "node": "10.0.0.9:1"})
     assert (wrong.code, "10.0.0.9:1 is none of the nodes that answer" in wrong.text) == (400, True)
     there = browser.post("/add", {**fields, "destination": "example"})
-    assert (there.code, "Every node that answers has example." in there.text) == (400, True)
+    assert (there.code, "Each of the nodes on which you can act here has example" in there.text) == (400, True)
     fields["text"] += "\r\ncanal.instance.dbPassword = geheim"
     confirm = browser.post("/add", fields)
-    assert "canal.instance.dbPassword = …" in confirm.text
+    assert "canal.instance.dbPassword = ***" in confirm.text
     assert f"{NODE} will write conf/orders. Not on {OTHER_NODE}" in confirm.text
     assert ("db1:3306\ncanal.instance.dbUsername" in confirm.text, browser.desk.files.asked) == (True, [])
     done = browser.post("/add", hidden(confirm.text))
@@ -505,3 +505,20 @@ def test_all_files_of_a_page_are_small() -> None:
     sizes = [len(found[1]) for found in map(templates.static, paths) if found]
     assert len(sizes) == len(paths) == 6
     assert len(page.body) + sum(sizes) < 200_000
+
+
+@pytest.mark.parametrize("line", [
+    "canal.instance.dbPassword: geheim",
+    "canal.instance.dbPassword geheim",
+    "canal.instance.dbPassword = \\\n  geheim",
+    r"canal.instance.dbPass\u0077ord = geheim",
+    "canal.instance.tsdb.url = jdbc:mysql://u:geheim@h/db",
+])  # fmt: skip
+def test_a_confirmation_shows_no_password_in_any_form_of_a_properties_file(line: str) -> None:
+    """The page asks before it adds a destination, perhaps with somebody looking on."""
+    browser = admin()
+    fields = {**hidden(browser.get("/add").text), "destination": "orders", "node": EVERY_NODE}
+    text = f"canal.instance.master.address = db1:3306\n{line}\ncanal.instance.dbUsername = u"
+    confirm = browser.post("/add", {**fields, "text": text})
+    (shown,) = re.findall("<pre>(.*?)</pre>", confirm.text, re.DOTALL)
+    assert ("geheim" in shown, "db1:3306" in shown, "***" in shown) == (False, True, True)

@@ -6,8 +6,11 @@ sends there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pytest
 
 from canal_ha.errors import CursorReplaced
 from canal_ha.wire.messages import Fetched
@@ -93,6 +96,20 @@ def test_gets_sent_ahead_take_nothing_that_a_newer_connection_took_back() -> Non
         push(served, 4)
         old.get()
         assert numbers(old.fetched()) == [4]
+
+
+def test_the_log_says_that_a_newer_connection_keeps_rows_back(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that connects and then hangs stops the others of its client id: an operator has to find it."""
+    with caplog.at_level(logging.INFO), Served() as served, subscribed(served) as old, subscribed(served) as new:
+        old.rollback()
+        push(served, 1)
+        old.get()
+        assert numbers(old.fetched()) == [1]
+        new.rollback()
+        for _ in range(2):  # the roll-back can end the first one
+            old.get(timeout=300)
+            assert old.fetched().batch_id == -1
+    assert "batches.kept_back" in caplog.text
 
 
 def test_a_second_roll_back_takes_back_what_the_first_one_did() -> None:
