@@ -165,6 +165,18 @@ class QuotaReached(CanalError):
         self.refusal = refusal
 
 
+class NoThread(CanalError):
+    """The system gives the node no thread for a stream."""
+
+    retryable = True
+
+    def __init__(self, destination: str, error: str) -> None:
+        super().__init__(
+            f"destination:{destination} cannot read its source: {error};"
+            " raise the limit of threads (ulimit -u, pids.max)"
+        )
+
+
 class EndOfRange(CanalError):
     """A private read reached its end position."""
 

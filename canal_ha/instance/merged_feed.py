@@ -199,9 +199,9 @@ class MergedFeed:
     # ---- the merging thread
 
     def _run(self) -> None:
-        for feed in self._feeds():
-            feed.start()
         try:
+            for feed in self._feeds():
+                feed.start()
             self._deliver()
         except RingClosed:
             pass

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost
+from canal_ha.errors import CanalError, FormsMixed, NoThread, NotSubscribed, PositionLost
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.feed_pace import FeedPace
 from canal_ha.instance.merged_feed import MergedFeed
@@ -456,13 +456,26 @@ class Stream:
         self._begin(feed)
 
     def _begin(self, feed: Feed) -> None:
-        """Start a feed, later if too many have begun just now: a client can change its filter all the time."""
+        """Start a feed, later if too many have begun just now: a client can change its filter all the time.
+
+        Raises NoThread; the next request tries again.
+        """
         self._beginning = None
         if wait_s := self._pace.wait_s:
-            self._beginning = self._reactor.callLater(wait_s, lambda: self._begin(feed))
+            self._beginning = self._reactor.callLater(wait_s, lambda: self._begin_late(feed))
             return
         self._pace.begins()
-        feed.start()
+        try:
+            feed.start()
+        except RuntimeError as error:
+            self._abandon_ring()
+            raise NoThread(self._config.destination, str(error)) from error
+
+    def _begin_late(self, feed: Feed) -> None:
+        try:
+            self._begin(feed)
+        except NoThread as error:
+            self._fail_waiting(error)
 
     def _abandon_ring(self) -> None:
         """Park: end the feed and drop the ring. Its entries come again; batches in flight may still be acknowledged."""
@@ -624,8 +637,12 @@ class Stream:
 
     @property
     def entries_in_flight(self) -> int:
-        """How many entries the batches in flight have."""
-        return self._batches.entries
+        """How many entries a roll-back takes back.
+
+        The ring may have read again what is in flight from an earlier ring. It comes once.
+        """
+        of_this_ring = self._batches.entries_behind(self._last_of_gone_rings)
+        return max(of_this_ring, self._batches.entries_behind(0) - of_this_ring)
 
     @property
     def drained(self) -> bool:

@@ -1,4 +1,4 @@
-"""Wakeup: decides when the reactor hears that a GET can be answered. Everything here runs on the feed's thread."""
+"""Wakeup: decides when the reactor hears that a GET can be answered. Feed's threads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Wakeup:
 
     def data(self, full: bool) -> None:
         """A GET can be answered. full: the ring has no room, so the feed waits and the reactor must wake up now."""
-        if self._busy and not full:
-            self._due = True
-        else:
+        self._due = True  # before it looks: another thread than that of `busy` calls while the feed joins a shared dump
+        if not self._busy or full:
+            self._due = False
             self._wake()
 
     def busy(self, busy: bool) -> None:

@@ -60,6 +60,7 @@ class Meta:
         self.unreadable: dict[int, str] = {}  # see Snapshot
         self.refused: dict[int, str] = {}  # why the last flush could not write a client
         self._first: dict[int, LogPosition] = {}  # first cursors that are being written
+        self._edited: dict[int, LogPosition] = {}  # what an operator made of them, of clients whose write failed
         self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
         self._due: set[int] = set()  # clients whose cursor the next flush writes
         self._servers_due = False  # the next flush writes the chosen servers again
@@ -111,7 +112,7 @@ class Meta:
             self.check_readable(identity.client_id)
             known = self._clients.get(identity.client_id)
             identity = same_or_filled(known, identity)
-            first = None if identity.client_id in self._cursors else start
+            first = None if identity.client_id in self._cursors else self._edited.get(identity.client_id, start)
             lost = identity.client_id in self._due_clients
             changes: list[Change] = [Subscribed(identity)] if identity != known or lost else []
             if lost and identity.client_id in self._cursors:
@@ -130,7 +131,10 @@ class Meta:
                     self.rewrite(identity.client_id)  # the backend may yet store the filter, which does not count
                 raise
             finally:
-                first = self._first.pop(identity.client_id, None)  # an operator may have edited it meanwhile
+                written, first = first, self._first.pop(identity.client_id, None)
+                if first is not None and first is not written:  # an operator has edited it meanwhile
+                    self._edited[identity.client_id] = first  # the backend tells that once
+            self._edited.pop(identity.client_id, None)
             self._clients[identity.client_id] = identity
             self._due_clients.discard(identity.client_id)
             if first is not None:
@@ -151,6 +155,7 @@ class Meta:
             self.unreadable.pop(client_id, None)
             self.refused.pop(client_id, None)
             self._cursors.pop(client_id, None)
+            self._edited.pop(client_id, None)
             self._due.discard(client_id)
             self._due_clients.discard(client_id)
 

@@ -448,8 +448,9 @@ class Conversation:
 
     async def _roll_back(self, request: Rollback, identity: ClientIdentity) -> None:
         destinations, consumers = self._shared.destinations, self._shared.consumers
-        if self._lost:  # another connection may get the rows
-            await destinations.rollback(identity, request.batch_id)
+        if self._gone:
+            if not consumers.others(identity, self):  # else what this one was given comes again, and nothing of others
+                await destinations.rollback(identity, request.batch_id)
             return
         try:
             entries = await destinations.entries_in_flight(identity)

@@ -160,9 +160,9 @@ class Ring:
 
     @property
     def full(self) -> bool:
-        """Whether a put has to wait."""
+        """Whether a put has to wait. If the ring is not `patient`, only a put can make it full."""
         with self._lock:
-            return not (self._closed or self._admits())
+            return not self._closed and (not self._admits() if self.patient else self._full())
 
     @property
     def drained(self) -> bool:

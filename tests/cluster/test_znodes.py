@@ -368,6 +368,24 @@ def test_an_edit_of_what_a_refused_first_subscribe_left_wins() -> None:
     assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
 
 
+@pytest.mark.parametrize("lose", ["before", "after"])
+def test_an_edit_of_what_a_refused_first_subscribe_left_wins_also_behind_a_second_refusal(lose: str) -> None:
+    """The second SUBSCRIBE finds the edit, and gets no answer either. The edit is told once, so the node keeps it."""
+    store = Store()
+    meta = Meta("example", store.backend, turn=DeferredLock())
+    store.heard = meta.replaced
+    store.stage.do(meta.load)
+    store.lose = "after"
+    with pytest.raises(MetaWriteFailed):
+        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"a\..*"), at(4)))
+    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    store.lose = lose
+    with pytest.raises(MetaWriteFailed):
+        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"b\..*"), at(200)))
+    store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"b\..*"), at(300)))
+    assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
+
+
 def test_a_blank_filter_keeps_the_stored_one() -> None:
     """Also if a write of the stored one got no answer."""
     store = subscribed()

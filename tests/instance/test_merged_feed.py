@@ -215,6 +215,18 @@ def test_moving_to_another_server() -> None:
         until(lambda: bench.feed.decoded and bench.feed.decoded.of(1) == replace(elsewhere, part=1), what="its place")
 
 
+def test_a_source_that_cannot_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may have no thread for it."""
+
+    def start(self: Source) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Source, "start", start)
+    with Bench() as bench:
+        until(lambda: bool(bench.failures), what="the failure")
+        assert "can't start new thread" in bench.failures[0][0]
+
+
 def test_what_breaks_is_told() -> None:
     """An unforeseen error ends the stream with its text."""
 

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, QuotaReached
+from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, NoThread, PositionLost, QuotaReached
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.feed_pace import BEGUN_MOST, BEGUN_S, FeedPace
 from canal_ha.instance.stream import VOID_MOST, WAITING_MOST, Stream, StreamState
@@ -501,6 +501,48 @@ def test_a_client_that_changes_its_filter_all_the_time_opens_few_feeds() -> None
     bench.reactor.advance(BEGUN_S)
     assert len(started) == BEGUN_MOST + 1
     assert started[-1] is bench.feeds[-1]
+    assert len(bench.bodies(bench.get())) == 9
+
+
+def without_threads(bench: Bench) -> None:
+    """Let the feeds that are opened from now on get no thread."""
+
+    def opened(request: FeedRequest) -> Feed:
+        feed = bench.open_feed(request)
+
+        def start() -> None:
+            raise RuntimeError("can't start new thread")
+
+        feed.start = start  # type: ignore[method-assign]
+        return feed
+
+    bench.stream._open_feed = opened
+
+
+def test_a_stream_for_which_there_is_no_thread_begins_with_the_next_request() -> None:
+    """The client gets an error. The stream must not count as open: nothing would ever come."""
+    bench = Bench()
+    without_threads(bench)
+    with pytest.raises(NoThread, match="ulimit -u"):
+        bench.subscribe()
+    with pytest.raises(NoThread):
+        now(bench.stream.get(GetRequest(1, 0.0)))
+    bench.stream._open_feed = bench.open_feed
+    assert len(bench.bodies(bench.get())) == 9
+
+
+def test_a_stream_for_which_there_is_no_thread_later_tells_the_gets_that_wait() -> None:
+    """It begins later because the client has changed its filter too often."""
+    bench = Bench()
+    for number in range(BEGUN_MOST):
+        bench.subscribe(f"shop\\.t{number}")
+    without_threads(bench)
+    bench.subscribe("shop\\.last")
+    failures: list[object] = []
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1, None))).addErrback(failures.append)
+    bench.reactor.advance(BEGUN_S)
+    assert len(failures) == 1
+    bench.stream._open_feed = bench.open_feed
     assert len(bench.bodies(bench.get())) == 9
 
 

@@ -187,6 +187,24 @@ def test_a_refused_roll_back_leaves_what_a_lost_connection_was_given_to_the_next
         assert numbers(new.fetched()) == [1]
 
 
+def test_a_late_roll_back_of_a_lost_connection_voids_no_batch_of_another() -> None:
+    """The client gives up on a large batch that it does not read, rolls back there, and goes on elsewhere."""
+    with Served() as served, subscribed(served) as old, subscribed(served) as new:
+        old.rollback()
+        served.push(entries_segment(transaction(1, rows=1, value="x" * 12_000_000)))
+        old.get()
+        until(lambda: bool(served.embedded.status()[0].streams[0].batches), what="a batch that is being sent")
+        old.rollback()
+        new.rollback()
+        new.get()
+        taken = new.fetched()
+        era = served.embedded.era(EXAMPLE)
+        old.sock.close()
+        until(lambda: served.service.counters.connections == 1, what="the end of the old connection")
+        assert served.embedded.era(EXAMPLE) is era
+        assert served.embedded.status()[0].streams[0].batches == (taken.batch_id,)
+
+
 def test_a_late_roll_back_of_a_lost_connection_takes_no_rows_away() -> None:
     """The older connection has sent it before the newer one began. What it got then comes again when it is lost."""
     with Served() as served, subscribed(served) as old, subscribed(served) as new:

@@ -192,6 +192,20 @@ def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
     source.join()
 
 
+def test_a_ring_that_does_not_wait_is_not_filled_by_a_roll_back() -> None:
+    """A shared dump looks whether a ring is full, and puts. What is refused between the two could come never again."""
+    ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+    ring.put(replace(segment([Item(1, EntryKind.BEGIN), *(Item(at) for at in range(2, 6))]), cut=True))
+    assert ring.get(100)
+    ring.patient = False
+    assert ring.full
+    ring.rollback()
+    assert ring.full
+    ring.patient = True
+    assert ring.get(100)
+    assert not ring.full  # a put of the stream's own dump waits if it has to
+
+
 def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
     """A DDL inside a transaction, as in CREATE TABLE ... SELECT, does not end it: a full ring admits the rest."""
     ring = Ring(buffer_size=2, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
