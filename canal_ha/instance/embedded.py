@@ -187,10 +187,11 @@ class Embedded:
         *,
         exact: bool = False,
         snapshot: InitialSnapshot = NO_SNAPSHOT,
+        holder: str = "",
     ) -> BinlogRead:
         """See Instance.read_from. Raises NotRunningHere."""
         instance = await self._instance(identity)
-        return await instance.read_from(identity, place, until, exact=exact, snapshot=snapshot)
+        return await instance.read_from(identity, place, until, exact=exact, snapshot=snapshot, holder=holder)
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """See Instance.ack. Raises NotRunningHere."""

@@ -457,6 +457,7 @@ class Instance:
         *,
         exact: bool = False,
         snapshot: InitialSnapshot = NO_SNAPSHOT,
+        holder: str = "",
     ) -> BinlogRead:
         """Begin a private read. Reads have places of their own, so that they take none of the subscribers'.
 
@@ -465,6 +466,7 @@ class Instance:
         until: where it ends, None for no end; a journal and offset may lie ahead, a GTID set must be executed by now.
         exact: the form of values that its GETs will ask for.
         snapshot: tables whose existing rows are read; the read ends behind them. It has no `until` then.
+        holder: whose reads begin no faster than the pace.
 
         Raises FilterInvalid, QuotaReached, PositionLost, SnapshotRefused, SourceUnavailable, SourceRefused.
         """
@@ -499,7 +501,7 @@ class Instance:
             check_room=lambda: None,  # the read keeps its place until it ends
             tell=partial(self._log.event, self.config.destination),
             batch_ids=self._batch_ids.reads,
-            pace=self._paces.of(f"reads of {identity.account}"),
+            pace=self._paces.of(f"reads of {holder}"),
             soon=self._wakes.soon,
             filter_text=identity.filter,
             read=uuid4().hex,

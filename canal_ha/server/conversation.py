@@ -375,7 +375,12 @@ class Conversation:
                 case ReadFrom():
                     self._end_read()
                     self._read = read = await destinations.read_from(
-                        identity, request.place, request.until, exact=request.exact, snapshot=request.snapshot
+                        identity,
+                        request.place,
+                        request.until,
+                        exact=request.exact,
+                        snapshot=request.snapshot,
+                        holder=self.holder,
                     )
                     self._read_as = request.identity, identity
                     wanted = {"start": request.place, "until": request.until or "", **_tables(request)}

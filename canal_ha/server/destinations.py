@@ -88,6 +88,7 @@ class Destinations(Protocol):
         *,
         exact: bool = False,
         snapshot: InitialSnapshot = NO_SNAPSHOT,
+        holder: str = "",
     ) -> PrivateRead:
         """Begin a private read.
 
@@ -96,6 +97,7 @@ class Destinations(Protocol):
         until: where it ends; None for no end.
         exact: the form of values that its GETs will ask for.
         snapshot: tables whose existing rows are read; the read ends behind them.
+        holder: the account, or the address without one, whose reads begin no faster than the pace.
         """
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from canal_ha.errors import CanalError, QuotaReached
+from canal_ha.instance.feed_pace import BEGUN_MOST
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.model.get_request import GetRequest
@@ -16,9 +17,9 @@ from tests.server.harness import Served, on_reactor
 from tests.waiting import until
 
 
-def read(served: Served, client_id: int = 1, account: str = "") -> Any:
+def read(served: Served, client_id: int = 1, account: str = "", holder: str = "") -> Any:
     identity = ClientIdentity("example", client_id, account=account)
-    return on_reactor(lambda: served.embedded.read_from(identity, Place(end="latest"), None))
+    return on_reactor(lambda: served.embedded.read_from(identity, Place(end="latest"), None, holder=holder))
 
 
 def subscribe(served: Served, client_id: int, account: str = "") -> None:
@@ -34,6 +35,19 @@ def test_private_reads_lock_out_no_subscriber() -> None:
         subscribe(served, 1001)
         reads[0].close("enough")
         read(served)
+
+
+def test_reads_of_one_address_delay_no_reads_of_another() -> None:
+    """Without accounts, each address has its own pace."""
+    with Served() as served:
+        for _ in range(BEGUN_MOST):
+            read(served, holder="10.0.0.9").close("enough")
+        opened = len(served.feeds)
+        assert opened == BEGUN_MOST
+        read(served, holder="10.0.0.9").close("enough")
+        assert not served.feeds[-1].started
+        read(served, holder="10.0.0.10").close("enough")
+        assert served.feeds[-1].started
 
 
 def test_a_subscription_that_finds_no_room_leaves_no_cursor_behind() -> None:

@@ -73,8 +73,10 @@ class PushedFeed:
         self.idle = False
         self.idle_at = 0.0
         self.shared = False
+        self.started = False
 
     def start(self) -> None:
+        self.started = True
         self.request.connected("pushed")
 
     def stop(self) -> None:
