@@ -6,6 +6,7 @@ turns facts into inputs, commands into requests, and answers into inputs again.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -436,7 +437,8 @@ class Election:
         """Wait for the next claim, unless one is under way or waited for already."""
         if self.claims or not self._turns.queued or not self._session.connected:
             return
-        delay_s = self._turns.delay(len(self.running))
+        share = math.ceil(len(self._candidates) / max(1, len(self._members.names)))
+        delay_s = self._turns.delay(len(self.running), share)
         if delay_s is None:
             return
         if not self._settled:

@@ -151,7 +151,8 @@ class Race:
         commands: list[Command] = []
         if self._session_id or self._past_sessions:
             self._recovering_until = now + RECOVERING_SESSIONS * event.timeout_s
-            if self.state is not RaceState.RUNNING:  # an owner may have crashed without this node having seen it
+            was_away = not self._connected or event.session_id != self._session_id
+            if was_away and self.state is not RaceState.RUNNING:  # an owner may have crashed unseen
                 self._orderly, self._graced = False, False
         if event.session_id != self._session_id:
             commands = self.step(SessionLost(), now)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
@@ -297,7 +298,8 @@ class Stream:
         self._delivered = self._acked = self._place = None
         self._server = ""
         if was_open:
-            self._open()
+            with suppress(NoThread):  # an operator's edit gets no further by an error; the next GET tries again
+                self._open()
         else:
             self._wake_waiting()
 
@@ -458,7 +460,7 @@ class Stream:
     def _begin(self, feed: Feed) -> None:
         """Start a feed, later if too many have begun just now: a client can change its filter all the time.
 
-        Raises NoThread; the next request tries again.
+        Raises NoThread, as the GETs that wait do; the next request tries again.
         """
         self._beginning = None
         if wait_s := self._pace.wait_s:
@@ -469,13 +471,13 @@ class Stream:
             feed.start()
         except RuntimeError as error:
             self._abandon_ring()
-            raise NoThread(self._config.destination, str(error)) from error
+            no_thread = NoThread(self._config.destination, str(error))
+            self._fail_waiting(no_thread)
+            raise no_thread from error
 
     def _begin_late(self, feed: Feed) -> None:
-        try:
+        with suppress(NoThread):  # nobody else asks for it now
             self._begin(feed)
-        except NoThread as error:
-            self._fail_waiting(error)
 
     def _abandon_ring(self) -> None:
         """Park: end the feed and drop the ring. Its entries come again; batches in flight may still be acknowledged."""
@@ -637,12 +639,8 @@ class Stream:
 
     @property
     def entries_in_flight(self) -> int:
-        """How many entries a roll-back takes back.
-
-        The ring may have read again what is in flight from an earlier ring. It comes once.
-        """
-        of_this_ring = self._batches.entries_behind(self._last_of_gone_rings)
-        return max(of_this_ring, self._batches.entries_behind(0) - of_this_ring)
+        """How many entries the batches in flight have."""
+        return self._batches.entries
 
     @property
     def drained(self) -> bool:

@@ -1,4 +1,4 @@
-"""Wakeup: decides when the reactor hears that a GET can be answered. Feed's threads."""
+"""Wakeup: decides when the reactor hears that a GET can be answered. It runs on the threads of feeds."""
 
 from __future__ import annotations
 

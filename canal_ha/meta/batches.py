@@ -44,9 +44,10 @@ class Batches:
         """Ids of the batches in flight, ascending."""
         return tuple(self._open)
 
-    def entries_behind(self, batch_id: int) -> int:
-        """Return how many entries the batches in flight with higher ids have."""
-        return sum(entries for each, (_, entries) in self._open.items() if each > batch_id)
+    @property
+    def entries(self) -> int:
+        """How many entries the batches in flight have."""
+        return sum(entries for _, entries in self._open.values())
 
     def _check(self, verb: str, batch_id: int) -> None:
         if batch_id not in self._open:

@@ -144,6 +144,7 @@ class Meta:
     async def unsubscribe(self, client_id: int) -> None:
         """Remove this client, its filter and its cursor. An unknown client is not an error."""
         async with self._my_turn():
+            self._edited.pop(client_id, None)
             if client_id not in self._clients and client_id not in self.unreadable:
                 return
             try:
@@ -155,7 +156,6 @@ class Meta:
             self.unreadable.pop(client_id, None)
             self.refused.pop(client_id, None)
             self._cursors.pop(client_id, None)
-            self._edited.pop(client_id, None)
             self._due.discard(client_id)
             self._due_clients.discard(client_id)
 
@@ -215,9 +215,10 @@ class Meta:
         Return False and do nothing if the client is unknown. A client that subscribes for the first time is known: its
         first write may have had no answer, and an operator has edited what it left.
         """
-        if client_id in self._first:
-            self._first[client_id] = position
-            return True
+        for first in (self._first, self._edited):
+            if client_id in first:
+                first[client_id] = position
+                return True
         if client_id not in self._clients:
             return False
         self._cursors[client_id] = position

@@ -71,7 +71,8 @@ class Consumers:
     def removed(self, identity: ClientIdentity) -> None:
         """Forget who consumes with a client id."""
         self._forget(identity.key)
-        self._open.pop(identity.key, None)
+        for connection in self._open.pop(identity.key, ()):
+            self._opened_by[connection].discard(identity.key)
         self._release(identity.key)
 
     def lost(self, connection: object) -> None:

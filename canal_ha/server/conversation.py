@@ -319,15 +319,25 @@ class Conversation:
         """Roll back if this batch is still in flight: nobody received it or those before it, or acknowledges them."""
         if not self._shared.consumers.others(identity, self):
             return  # the next connection begins with a roll-back, if the client wants the rows again
-        destinations, consumers = self._shared.destinations, self._shared.consumers
         with suppress(CanalError):
-            if newest in await destinations.in_flight(identity):
-                entries = await destinations.entries_in_flight(identity)
-                with consumers.rolling_back(identity, consumers.newest(identity), entries):
-                    await destinations.rollback(identity, 0, unasked=True)
+            if newest in await self._shared.destinations.in_flight(identity):
+                await self._take_back(identity, 0)
                 if self._may_log():
                     client = {"destination": identity.destination, "client_id": identity.client_id}
                     LOG.info("batches.delivered_again", channel=self._session.channel, **client)
+
+    async def _take_back(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Roll back although this connection gets nothing any more: the rows come on the newest one first.
+
+        The other connections have not asked for it, so those that know their cursor have to begin again.
+        """
+        destinations, consumers = self._shared.destinations, self._shared.consumers
+        if not consumers.others(identity, self):
+            await destinations.rollback(identity, batch_id)
+            return
+        entries = await destinations.entries_in_flight(identity)
+        with consumers.rolling_back(identity, consumers.newest(identity), entries):
+            await destinations.rollback(identity, batch_id, unasked=True)
 
     async def _last_words(self) -> None:
         """Close our direction of the connection. An ACK that the client still sends for a batch it got counts."""
@@ -454,8 +464,7 @@ class Conversation:
     async def _roll_back(self, request: Rollback, identity: ClientIdentity) -> None:
         destinations, consumers = self._shared.destinations, self._shared.consumers
         if self._gone:
-            if not consumers.others(identity, self):  # else what this one was given comes again, and nothing of others
-                await destinations.rollback(identity, request.batch_id)
+            await self._take_back(identity, request.batch_id)
             return
         try:
             entries = await destinations.entries_in_flight(identity)

@@ -307,6 +307,15 @@ def test_a_node_that_never_saw_the_owner_lets_it_claim_first_after_a_reconnect(s
     assert player.last(i.WantTurn) == i.WantTurn(VANISHED_STEP_S)
 
 
+def test_a_session_that_is_told_twice_is_no_reconnect() -> None:
+    """The first claim of a destination waits for its turn only."""
+    player = joined()
+    look = player.last(Look)
+    assert isinstance(look, Look)
+    player.tell(SessionUp(MINE, 6.0), i.DestinationSeen(look.ticket, 4, None))
+    assert player.last(i.WantTurn) == i.WantTurn(ORDERLY_STEP_S)
+
+
 def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> None:
     """A wrong epoch during an orderly stop ends the right to write, and nothing is released."""
     player = running()

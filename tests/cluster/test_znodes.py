@@ -16,6 +16,7 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta import znodes
+from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import (
     Change,
     CursorLoss,
@@ -384,6 +385,19 @@ def test_an_edit_of_what_a_refused_first_subscribe_left_wins_also_behind_a_secon
         store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"b\..*"), at(200)))
     store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"b\..*"), at(300)))
     assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
+
+
+def test_the_last_of_two_edits_of_what_a_refused_first_subscribe_left_wins() -> None:
+    """The node hears of the second one between two SUBSCRIBEs. After an UNSUBSCRIBE neither counts."""
+    meta = Meta("example", MemoryBackend(), turn=DeferredLock())
+    MemoryStage().do(meta.load)
+    meta._edited[1001] = at(100)
+    assert meta.replaced(1001, at(50))
+    meta._edited[1002] = at(100)
+    MemoryStage().do(lambda: meta.unsubscribe(1002))
+    for identity in (ClientIdentity("example", 1001), ClientIdentity("example", 1002)):
+        MemoryStage().do(partial(meta.subscribe, identity, at(300)))
+    assert (meta.cursor(1001), meta.cursor(1002)) == (at(50), at(300))
 
 
 def test_a_blank_filter_keeps_the_stored_one() -> None:

@@ -531,6 +531,21 @@ def test_a_stream_for_which_there_is_no_thread_begins_with_the_next_request() ->
     assert len(bench.bodies(bench.get())) == 9
 
 
+def test_a_get_that_waits_hears_that_there_is_no_thread_for_its_stream() -> None:
+    """An operator has moved the cursor, so nobody else asks for the stream. The next GET begins it."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    failures: list[object] = []
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1, None))).addErrback(failures.append)
+    without_threads(bench)
+    bench.stream.rewind()
+    assert len(failures) == 1
+    bench.stream._open_feed = bench.open_feed
+    bench.segments = [transactions(3)]
+    assert len(bench.bodies(bench.get())) == 9
+
+
 def test_a_stream_for_which_there_is_no_thread_later_tells_the_gets_that_wait() -> None:
     """It begins later because the client has changed its filter too often."""
     bench = Bench()
