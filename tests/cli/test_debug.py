@@ -24,6 +24,7 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
 from tests.leaks import in_text
 from tests.positions.reading import connected, rows
+from tests.waiting import until
 
 
 def members(file: Path) -> dict[str, str]:
@@ -100,6 +101,7 @@ def test_a_bundle_of_a_node_and_its_cluster_has_no_secret(
             znodes.transaction([SetData(tree.client("example", 7), b"x")])
             znodes.ensure(tree.client_filter("example", 7))
             znodes.transaction([SetData(tree.client_filter("example", 7), secrets["zookeeper"].encode())])
+            until(lambda: znodes.get(tree.running("example")), what="an owner")
         with (node.conf.parent / "logs" / "canal" / "canal.log").open("a") as log:
             log.writelines(f"WARN test.said it={json.dumps(secret)} or {secret}\n" for secret in secrets.values())
         elsewhere = of_a_profile(hosts, properties["canal.zookeeper.auth"], tmp_path, monkeypatch)
