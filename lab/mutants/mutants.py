@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "rows of a lost connection do not come again",
         CONVERSATION,
-        "if newest in await destinations.in_flight(identity):",
+        "if newest in await self._shared.destinations.in_flight(identity):",
         "if False:",
         promise="no-gap",
     ),
