@@ -164,54 +164,60 @@ def read_overview(znodes: BlockingZnodes) -> Overview:
     )
     missing = (NodeView(name, missing=True) for name in {*znodes.children(tree.NODES)} - {*names})
     nodes = sorted((*alive, *missing), key=attrgetter("address"))
-    destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
-    return Overview(tuple(nodes), tuple(destinations))
+    return Overview(tuple(nodes), tuple(_destinations(znodes, znodes.children(tree.DESTINATIONS))))
 
 
-def _destination(znodes: BlockingZnodes, name: str) -> DestinationView:
-    try:
-        return _readable_destination(znodes, name)
-    except ZnodeDenied as denied:
-        return DestinationView(name, problem=str(denied))
-
-
-def _readable_destination(znodes: BlockingZnodes, name: str) -> DestinationView:
-    running = RunningNode.read(znodes.get(tree.running(name)))
-    runs_on = running.address if running is not None else ""
-    children = znodes.children(tree.destination(name))
-    clients = tree.client_ids(children)
-    return DestinationView(
-        name,
-        runs_on,
-        running is not None and not running.active,
-        tuple(node for node in znodes.children(tree.destination_members(name)) if node != runs_on),
-        clients=tuple(_client_views(znodes, name, clients)),
-        paused=tree.paused(name).rpartition("/")[2] in children,
+def _destinations(znodes: BlockingZnodes, names: Sequence[str]) -> Iterator[DestinationView]:
+    """Ask for all at once, so that hundreds take a few round trips to ZooKeeper."""
+    owners = znodes.get_all([tree.running(name) for name in names])
+    below = znodes.children_of_all([tree.destination(name) for name in names])
+    members = znodes.children_of_all([tree.destination_members(name) for name in names])
+    clients = _clients(
+        znodes,
+        [
+            (name, client_id)
+            for name, children in zip(names, below, strict=True)
+            if not isinstance(children, ZnodeDenied)
+            for client_id in tree.client_ids(children)
+        ],
     )
-
-
-def _client_views(znodes: BlockingZnodes, destination: str, client_ids: Sequence[int]) -> Iterator[ClientView]:
-    asked = [
-        part(destination, client_id)
-        for client_id in client_ids
-        for part in (tree.client_running, tree.cursor, tree.client_filter)
-    ]
-    found = znodes.get_all(asked)
-    denied = {path: node for path, node in zip(asked, found, strict=True) if isinstance(node, ZnodeDenied)}
-    nodes = [None if isinstance(node, ZnodeDenied) else node for node in found]
-    for client_id, running, cursor, stored in zip(client_ids, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
-        active = RunningNode.read(running)
-        position = None
-        own = tree.client(destination, client_id) + "/"
-        problem = "; ".join(f"{path}: {error}" for path, error in denied.items() if path.startswith(own))
-        if cursor is not None and cursor.data:
-            try:
-                position = LogPosition.from_json(_content(cursor))
-            except ValueError as error:
-                problem = f"{tree.cursor(destination, client_id)} cannot be read: {error}"
-        yield ClientView(
-            client_id, _content(stored), position, "" if active is None else active.address, problem=problem
+    for name, owner, children, able in zip(names, owners, below, members, strict=True):
+        if isinstance(owner, ZnodeDenied) or isinstance(children, ZnodeDenied) or isinstance(able, ZnodeDenied):
+            denied = next(each for each in (owner, children, able) if isinstance(each, ZnodeDenied))
+            yield DestinationView(name, problem=str(denied))
+            continue
+        running = RunningNode.read(owner)
+        runs_on = running.address if running is not None else ""
+        yield DestinationView(
+            name,
+            runs_on,
+            running is not None and not running.active,
+            tuple(node for node in able if node != runs_on),
+            clients=tuple(clients[name, client_id] for client_id in tree.client_ids(children)),
+            paused=tree.paused(name).rpartition("/")[2] in children,
         )
+
+
+def _clients(znodes: BlockingZnodes, asked: Sequence[tuple[str, int]]) -> dict[tuple[str, int], ClientView]:
+    """Return the clients, each by its destination and client id."""
+    parts = (tree.client_running, tree.cursor, tree.client_filter)
+    paths = [part(*client) for client in asked for part in parts]
+    found = iter(zip(paths, znodes.get_all(paths), strict=True))
+    return {client: _client(client[1], [next(found) for _ in parts]) for client in asked}
+
+
+def _client(client_id: int, found: Sequence[tuple[str, Znode | ZnodeDenied | None]]) -> ClientView:
+    """Return a client. found: the paths and nodes of its active process, its cursor and its filter."""
+    problem = "; ".join(f"{path}: {node}" for path, node in found if isinstance(node, ZnodeDenied))
+    running, cursor, stored = (None if isinstance(node, ZnodeDenied) else node for _, node in found)
+    active = RunningNode.read(running)
+    position = None
+    if cursor is not None and cursor.data:
+        try:
+            position = LogPosition.from_json(_content(cursor))
+        except ValueError as error:
+            problem = f"{found[1][0]} cannot be read: {error}"
+    return ClientView(client_id, _content(stored), position, active.address if active else "", problem=problem)
 
 
 def _content(node: Znode | None) -> str:

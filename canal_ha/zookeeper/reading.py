@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -75,29 +75,42 @@ class BlockingZnodes:
         Many are asked for before the first answer.
         """
         found: list[Znode | ZnodeDenied | None] = []
-        for first in range(0, len(paths), READ_AT_ONCE):
-            for answer in [self._client.get_async(path) for path in paths[first : first + READ_AT_ONCE]]:
-                try:
-                    data, stat = answer.get()
-                except NoNodeError:
-                    found.append(None)
-                except (KazooTimeoutError, KazooException) as error:
-                    failed = unavailable(self._servers, error)
-                    if not isinstance(failed, ZnodeDenied):
-                        raise failed from error
-                    found.append(failed)
-                else:
-                    found.append(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
+        for answer in self._ask_all(self._client.get_async, paths):
+            if answer is None or isinstance(answer, ZnodeDenied):
+                found.append(answer)
+            else:
+                data, stat = answer
+                found.append(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
         return tuple(found)
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names of the children; none when the node does not exist."""
-        try:
-            return tuple(sorted(self._client.get_children(path)))
-        except NoNodeError:
-            return ()
-        except (KazooTimeoutError, KazooException) as error:
-            raise unavailable(self._servers, error) from error
+        (found,) = self.children_of_all([path])
+        if isinstance(found, ZnodeDenied):
+            raise found
+        return found
+
+    def children_of_all(self, paths: Sequence[str]) -> tuple[tuple[str, ...] | ZnodeDenied, ...]:
+        """Return the children of the node at each path, as `children` does, or the error if only its rights forbid it.
+
+        Many are asked for before the first answer.
+        """
+        answers = self._ask_all(self._client.get_children_async, paths)
+        return tuple(each if isinstance(each, ZnodeDenied) else tuple(sorted(each or ())) for each in answers)
+
+    def _ask_all(self, ask: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Any]:
+        """Yield the answer for each path: None if the node does not exist, the error if only its rights forbid it."""
+        for first in range(0, len(paths), READ_AT_ONCE):
+            for answer in [ask(path) for path in paths[first : first + READ_AT_ONCE]]:
+                try:
+                    yield answer.get()
+                except NoNodeError:
+                    yield None
+                except (KazooTimeoutError, KazooException) as error:
+                    failed = unavailable(self._servers, error)
+                    if not isinstance(failed, ZnodeDenied):
+                        raise failed from error
+                    yield failed
 
     def open_to_all(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Return those of the nodes that exist and that everybody may change or delete."""
