@@ -57,7 +57,8 @@ class Acting:
         check: raises HttpRefusal if the guest may not act on a client id.
         Raises HttpRefusal.
         """
-        document = await self._view.look(guest)
+        # An action on "every node" would leave out nodes that an older picture does not have yet.
+        document = await self._view.look(guest, fresh=request.method not in GET)
         it = None if form.of_cluster else destination_in(document, name)
         owner = it["owner"] if it else ""
         alive = [each["address"] for each in document["nodes"] if each["state"] == "up"]

@@ -105,8 +105,11 @@ def test_an_ensemble_that_lost_its_data_gets_the_cursors_back() -> None:
 
 
 def test_an_ensemble_restored_from_an_older_backup_gets_newer_cursors_back() -> None:
-    """The former owner claims first, sees that its cursor is older than it knows, and writes it again."""
-    with ZooKeeper() as server, pair(server.hosts, 21300, 300, timeout_ms=2000) as nodes:
+    """The former owner claims first, sees that its cursor is older than it knows, and writes it again.
+
+    The lease has to outlast a restart of ZooKeeper.
+    """
+    with ZooKeeper() as server, pair(server.hosts, 21300, 300, timeout_ms=4000) as nodes:
         owner = owner_of(nodes, "example")
         server.kill()
         data, backup = server.directory / "data", server.directory / "backup"
