@@ -335,9 +335,15 @@ class Conversation:
         if not consumers.others(identity, self):
             await destinations.rollback(identity, batch_id)
             return
-        entries = await destinations.entries_in_flight(identity)
-        with consumers.rolling_back(identity, consumers.newest(identity), entries):
+        with consumers.rolling_back(identity, consumers.newest(identity), await self._entries_in_flight(identity)):
             await destinations.rollback(identity, batch_id, unasked=True)
+
+    async def _entries_in_flight(self, identity: ClientIdentity) -> int:
+        """Return how many entries a roll-back takes back. An error is 0: the roll-back itself says what is wrong."""
+        try:
+            return await self._shared.destinations.entries_in_flight(identity)
+        except CanalError:
+            return 0  # the roll-back may also start the destination
 
     async def _last_words(self) -> None:
         """Close our direction of the connection. An ACK that the client still sends for a batch it got counts."""
@@ -466,11 +472,7 @@ class Conversation:
         if self._gone:
             await self._take_back(identity, request.batch_id)
             return
-        try:
-            entries = await destinations.entries_in_flight(identity)
-        except CanalError:
-            entries = 0  # the roll-back may start the destination, and says what is wrong
-        with consumers.rolling_back(identity, self, entries):
+        with consumers.rolling_back(identity, self, await self._entries_in_flight(identity)):
             await destinations.rollback(identity, request.batch_id)
             self._given.pop(identity.key, None)
             if destinations.era(identity) is not None:

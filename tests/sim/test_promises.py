@@ -83,6 +83,7 @@ def test_an_owner_that_has_seen_the_first_of_two_edits_goes_on_there_until_it_se
         (20104, "an edit of what a refused first SUBSCRIBE has left"),
         (25508, "a GET that is refused after its wait"),
         (39785, "a late roll-back of a dead connection"),
+        (5279, "a late roll-back of a dead connection whose client id is gone"),
     ],
 )
 def test_a_seed_that_has_found_a_defect_breaks_no_promise(seed: int, what: str) -> None:
