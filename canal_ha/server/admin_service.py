@@ -28,6 +28,7 @@ from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.outbox import Outbox
 from canal_ha.server.protocol import RefusedConnection, Transport
+from canal_ha.server.send_turns import SendTurns
 from canal_ha.wire import admin_session
 from canal_ha.wire.admin_session import AdminReply, AdminRequest, AdminSession
 from canal_ha.wire.packets import generic_text
@@ -76,6 +77,7 @@ class AdminService(ServerFactory):
         self.entrance = entrance
         self.clock: Clock = reactor
         self.login_s = login_s
+        self.sends = SendTurns(reactor.seconds)
         self.load = PortLoad(
             PortLimits(connections=CONNECTIONS_MOST, connections_of_address=CONNECTIONS_OF_ADDRESS_MOST)
         )
@@ -163,7 +165,7 @@ class AdminConnection(Protocol):
         service.open.add(self)
         service.load.opened(self._peer)
         self._idle = IdleLimits(service.clock, self._drop, self._session.idle_ms)
-        self._outbox = Outbox(self._transport, self._idle.wrote)
+        self._outbox = Outbox(self._transport, self._idle.wrote, service.sends)
         self._login = service.clock.callLater(service.login_s, self._late)
         self._outbox.send((self._session.handshake(),))  # a few bytes, which an empty socket takes
 

@@ -48,6 +48,7 @@ from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
+from canal_ha.server.send_turns import SendTurns
 from canal_ha.server.told_cursor import ToldCursor
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
@@ -77,6 +78,7 @@ class Shared:
     audit: Audit
     consumers: Consumers
     turns: RoundQueue
+    sends: SendTurns
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.tcp import Connection
 
+from canal_ha.server.send_turns import SendTurns
+
 SLICE_BYTES = 128 * 1024
-TURN_BYTES = 1024 * 1024  # written before other connections get their turn
 VIEWS_AT_ONCE = 64  # systems take 1024 and more
 
 
@@ -34,11 +35,18 @@ class Consumer(Protocol):
 class Outbox:
     """A pull producer while a reply waits. Nobody else writes to the transport."""
 
-    def __init__(self, transport: Consumer, wrote: Callable[[], None]) -> None:
-        """transport: of the connection. wrote: called each time the client has taken something."""
+    def __init__(self, transport: Consumer, wrote: Callable[[], None], turns: SendTurns) -> None:
+        """Begin.
+
+        transport: of the connection.
+        wrote: called each time the client has taken something.
+        turns: of all connections.
+        """
         self.gone = False  # the connection is lost: Twisted tells its producer first
         self._transport = transport
         self._wrote = wrote
+        self._turns = turns
+        self._round = 0  # in which it has written last
         self._pieces: deque[memoryview] = deque()
         self._sent: Deferred[None] | None = None
         self._socket: socket.socket | None = None  # written to directly, without Twisted
@@ -79,12 +87,12 @@ class Outbox:
         self._finish()
 
     def _push(self, handle: socket.socket) -> bool:
-        """Give the socket what it takes, at most TURN_BYTES. Return whether nothing is left.
+        """Give the socket what it takes, at most what SendTurns allows. Return whether nothing is left.
 
         A socket of this machine can take a row of 64 MiB at once, because its client reads meanwhile.
         """
         pieces = self._pieces
-        room = TURN_BYTES
+        room, self._round = self._turns.room(self._round)
         try:
             while pieces and room > 0:
                 taken = handle.sendmsg(_first(pieces, room))
@@ -98,6 +106,8 @@ class Outbox:
             pass
         except OSError:
             self._socket = None  # Twisted meets the same error when it writes, and ends the connection
+        finally:
+            self._turns.wrote()
         return not pieces
 
     def _slice(self) -> bytes:

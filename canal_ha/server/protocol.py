@@ -64,7 +64,7 @@ class CanalConnection(Protocol):
         self._idle = IdleLimits(
             self._shared.clock, lambda reason: self._conversation.drop(reason), self._session.idle_ms
         )
-        outbox = Outbox(self._transport, self._idle.wrote)
+        outbox = Outbox(self._transport, self._idle.wrote, self._shared.sends)
         self._conversation = Conversation(
             self._session, self._visitor, self._shared, self._peer, closing(self._transport), outbox, self._idle
         )

@@ -25,6 +25,7 @@ from canal_ha.server.destinations import Destinations
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.protocol import CanalConnection, RefusedConnection
+from canal_ha.server.send_turns import SendTurns
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.scramble import SEED_BYTES
@@ -80,6 +81,7 @@ class CanalService(ServerFactory):
             self._entrance.audit,
             Consumers(),
             RoundQueue(reactor),
+            SendTurns(reactor.seconds),
         )
         self._bound = BoundedPort(
             reactor,

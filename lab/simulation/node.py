@@ -30,6 +30,7 @@ from canal_ha.server.consumers import Consumers
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
+from canal_ha.server.send_turns import SendTurns
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import Acknowledge, Request, Rollback, Subscribe
 from canal_ha.wire.server_session import ConversationState, Reply
@@ -109,6 +110,7 @@ class Node:
             Audit(self.process),
             Consumers(),
             RoundQueue(self.process),
+            SendTurns(self.process.seconds),
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:

@@ -17,8 +17,10 @@ from cryptography.x509.oid import NameOID
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import DefaultOpenSSLContextFactory
+from twisted.internet.task import Clock
 
-from canal_ha.server.outbox import TURN_BYTES, Consumer, Outbox
+from canal_ha.server.outbox import Consumer, Outbox
+from canal_ha.server.send_turns import LITTLE_BYTES, MUCH_BYTES, SendTurns
 from tests.server.harness import LOOPBACK, on_reactor, reactor
 from tests.waiting import until
 
@@ -29,7 +31,7 @@ class Sender(Protocol):
     factory: Replies
 
     def connectionMade(self) -> None:
-        self.outbox = Outbox(cast(Consumer, self.transport), self.factory.wrote)
+        self.outbox = Outbox(cast(Consumer, self.transport), self.factory.wrote, SendTurns(reactor.seconds))
         Deferred.fromCoroutine(self._send())
 
     async def _send(self) -> None:
@@ -78,13 +80,31 @@ class Greedy:
 
 def test_a_socket_that_takes_everything_gets_a_megabyte_in_a_turn() -> None:
     """Other connections wait meanwhile: a row of 64 MiB in one go took more than a tenth of a second."""
-    outbox, greedy = Outbox(cast(Consumer, None), lambda: None), Greedy()
-    outbox._pieces.extend([memoryview(bytes(1000)), memoryview(bytes(5 * TURN_BYTES)), memoryview(bytes(1000))])
+    outbox, greedy = Outbox(cast(Consumer, None), lambda: None, SendTurns(Clock().seconds)), Greedy()
+    outbox._pieces.extend([memoryview(bytes(1000)), memoryview(bytes(5 * MUCH_BYTES)), memoryview(bytes(1000))])
     turns = 1
     while not outbox._push(cast(socket.socket, greedy)):
-        assert greedy.taken == turns * TURN_BYTES
+        assert greedy.taken == turns * MUCH_BYTES
         turns += 1
-    assert (turns, greedy.taken) == (6, 5 * TURN_BYTES + 2000)
+    assert (turns, greedy.taken) == (6, 5 * MUCH_BYTES + 2000)
+
+
+def test_many_connections_with_large_replies_leave_the_reactor_to_others() -> None:
+    """Each megabyte takes six milliseconds. Behind the first ones of a round, the others write less."""
+    clock = Clock()
+    turns = SendTurns(clock.seconds)
+    rounds = [0] * 10
+    for _ in range(3):
+        began, written = clock.seconds(), []
+        for number in range(len(rounds)):
+            room, rounds[number] = turns.room(rounds[number])
+            clock.advance(0.006 * room / MUCH_BYTES)
+            turns.wrote()
+            written.append(room)
+        assert written == [MUCH_BYTES] * 2 + [LITTLE_BYTES] * 8
+        assert clock.seconds() - began < 0.02
+    clock.advance(1.0)
+    assert turns.room(rounds[5])[0] == MUCH_BYTES
 
 
 @pytest.fixture(scope="module")
