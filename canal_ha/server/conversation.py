@@ -325,8 +325,7 @@ class Conversation:
             if newest in await self._shared.destinations.in_flight(identity):
                 await self._take_back(identity, 0)
                 if self._may_log():
-                    client = {"destination": identity.destination, "client_id": identity.client_id}
-                    LOG.info("batches.delivered_again", channel=self._session.channel, **client)
+                    LOG.info("batches.delivered_again", channel=self._session.channel, **_client(identity))
 
     async def _take_back(self, identity: ClientIdentity, batch_id: int) -> None:
         """Roll back although this connection gets nothing any more: the rows come on the newest one first.
@@ -544,8 +543,7 @@ class Conversation:
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
                 if self._may_log():
-                    client = {"destination": identity.destination, "client_id": identity.client_id}
-                    LOG.info("batches.kept_back", channel=self._session.channel, **client)
+                    LOG.info("batches.kept_back", channel=self._session.channel, **_client(identity))
             return await self._nothing(request, identity)
         if self._told:
             wanted = replace(wanted, one_server=True)
@@ -662,6 +660,11 @@ class Conversation:
         if self._may_log():
             LOG.error("connection.broke", channel=self._session.channel, error=Failure(error).getTraceback())
         self._transport.abortConnection()
+
+
+def _client(identity: ClientIdentity) -> dict[str, object]:
+    """Return what a line of the log says of a client."""
+    return {"destination": identity.destination, "client_id": identity.client_id}
 
 
 @types.coroutine

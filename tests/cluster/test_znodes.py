@@ -355,23 +355,8 @@ def test_the_filter_of_a_refused_first_subscribe_does_not_come_back_with_the_nex
     assert store.backend.durable == Store(store.stage).load()
 
 
-def test_an_edit_of_what_a_refused_first_subscribe_left_wins() -> None:
-    """The first SUBSCRIBE of a client had no answer, and an operator moves its cursor. The next one begins there."""
-    store = Store()
-    meta = Meta("example", store.backend, turn=DeferredLock())
-    store.heard = meta.replaced
-    store.stage.do(meta.load)
-    store.lose = "after"
-    with pytest.raises(MetaWriteFailed):
-        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001), at(4)))
-    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
-    store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001), at(200)))
-    assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
-
-
-@pytest.mark.parametrize("lose", ["before", "after"])
-def test_an_edit_of_what_a_refused_first_subscribe_left_wins_also_behind_a_second_refusal(lose: str) -> None:
-    """The second SUBSCRIBE finds the edit, and gets no answer either. The edit is told once, so the node keeps it."""
+def edited_behind_a_refused_first_subscribe() -> tuple[Store, Meta]:
+    """Return the parts after a first SUBSCRIBE without an answer whose cursor an operator has moved."""
     store = Store()
     meta = Meta("example", store.backend, turn=DeferredLock())
     store.heard = meta.replaced
@@ -380,6 +365,20 @@ def test_an_edit_of_what_a_refused_first_subscribe_left_wins_also_behind_a_secon
     with pytest.raises(MetaWriteFailed):
         store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"a\..*"), at(4)))
     store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    return store, meta
+
+
+def test_an_edit_of_what_a_refused_first_subscribe_left_wins() -> None:
+    """The first SUBSCRIBE of a client had no answer, and an operator moves its cursor. The next one begins there."""
+    store, meta = edited_behind_a_refused_first_subscribe()
+    store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001), at(200)))
+    assert (meta.cursor(1001), store.cursor()) == (at(100), 100)
+
+
+@pytest.mark.parametrize("lose", ["before", "after"])
+def test_an_edit_of_what_a_refused_first_subscribe_left_wins_also_behind_a_second_refusal(lose: str) -> None:
+    """The second SUBSCRIBE finds the edit, and gets no answer either. The edit is told once, so the node keeps it."""
+    store, meta = edited_behind_a_refused_first_subscribe()
     store.lose = lose
     with pytest.raises(MetaWriteFailed):
         store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 1001, r"b\..*"), at(200)))

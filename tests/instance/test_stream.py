@@ -519,6 +519,13 @@ def without_threads(bench: Bench) -> None:
     bench.stream._open_feed = opened
 
 
+def failures_of_a_get_that_waits(bench: Bench) -> list[object]:
+    """Let a GET wait without limit; return the list of its failures."""
+    failures: list[object] = []
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1, None))).addErrback(failures.append)
+    return failures
+
+
 def test_a_stream_for_which_there_is_no_thread_begins_with_the_next_request() -> None:
     """The client gets an error. The stream must not count as open: nothing would ever come."""
     bench = Bench()
@@ -536,8 +543,7 @@ def test_a_get_that_waits_hears_that_there_is_no_thread_for_its_stream() -> None
     bench = Bench()
     bench.segments = []
     bench.subscribe()
-    failures: list[object] = []
-    Deferred.fromCoroutine(bench.stream.get(GetRequest(1, None))).addErrback(failures.append)
+    failures = failures_of_a_get_that_waits(bench)
     without_threads(bench)
     bench.stream.rewind()
     assert len(failures) == 1
@@ -553,8 +559,7 @@ def test_a_stream_for_which_there_is_no_thread_later_tells_the_gets_that_wait() 
         bench.subscribe(f"shop\\.t{number}")
     without_threads(bench)
     bench.subscribe("shop\\.last")
-    failures: list[object] = []
-    Deferred.fromCoroutine(bench.stream.get(GetRequest(1, None))).addErrback(failures.append)
+    failures = failures_of_a_get_that_waits(bench)
     bench.reactor.advance(BEGUN_S)
     assert len(failures) == 1
     bench.stream._open_feed = bench.open_feed

@@ -121,7 +121,7 @@ def test_a_stream_that_lacks_a_statement_joins_no_dump_that_begins_behind_it() -
 
 
 def test_a_ring_that_fills_in_the_wrong_moment_blocks_no_other_stream() -> None:
-    """Its client rolls back while others get the same piece. It left before: a full ring admits nothing by chance."""
+    """A ring over its budget is full although its client has taken everything, so its stream has left before."""
     shared = Shared(at(0))
     shared.feed(Rotated(JOURNAL, 0))
     slow, other = ring(4), ring(1000)

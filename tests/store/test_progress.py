@@ -193,7 +193,7 @@ def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
 
 
 def test_a_ring_that_does_not_wait_is_not_filled_by_a_roll_back() -> None:
-    """A shared dump looks whether a ring is full, and puts. What is refused between the two could come never again."""
+    """A shared dump checks that a ring is not full before it puts. A put that is refused after that could be lost."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     ring.put(replace(segment([Item(1, EntryKind.BEGIN), *(Item(at) for at in range(2, 6))]), cut=True))
     assert ring.get(100)
