@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -136,7 +137,7 @@ class ClusterView:
         at, document = self._pictures.get(key, (-SHOWN_MOST_S, {}))
         if not fresh and now - at < LOOK_AGAIN_S:
             return document
-        looking = Deferred.fromCoroutine(self._shared(("picture", *key), lambda: self._look(key, guest)))
+        looking = Deferred.fromCoroutine(self._shared(("picture", *key), lambda: self._look(key, guest), fresh=fresh))
         if not fresh and now - at < SHOWN_MOST_S:
             looking.addErrback(lambda failure: LOG.error("page.look_failed", error=repr(failure.value)))
             return document
@@ -178,12 +179,19 @@ class ClusterView:
 
     # ---- inside
 
-    async def _shared(self, key: Any, look: Callable[[], Any]) -> Any:
-        """Look once for all who ask for the same at the same time."""
+    async def _shared(self, key: Any, look: Callable[[], Any], *, fresh: bool) -> Any:
+        """Look once for all who ask for the same at the same time.
+
+        fresh: do not take the answer of a look that had begun before.
+        """
         if key in self._looking:
             waiting: Deferred[Any] = Deferred()
             self._looking[key].append(waiting)
-            return await waiting
+            if not fresh:
+                return await waiting
+            with suppress(Exception):
+                await waiting
+            return await self._shared(key, look, fresh=False)
         self._looking[key] = []
         try:
             found = await look()
@@ -200,7 +208,7 @@ class ClusterView:
         problem = ""
         if self._tree:
             try:
-                overview, self._open_paths = await self._shared("tree", self._read_tree)
+                overview, self._open_paths = await self._shared("tree", self._read_tree, fresh=True)
             except ZooKeeperUnavailable as error:
                 overview, problem = alone(self._address, own), str(error)
         else:

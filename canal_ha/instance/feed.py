@@ -63,7 +63,7 @@ class Move:
 
 
 class RingRoom(Protocol):
-    """The room in a stream's ring. patient: whether `accept` waits for room; False: it raises StoreFull."""
+    """The room in a stream's ring. patient: whether `accept` waits for room; False: it takes every segment at once."""
 
     patient: bool
 

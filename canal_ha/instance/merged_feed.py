@@ -129,8 +129,14 @@ class MergedFeed:
         )
 
     def start(self) -> None:
-        """See Feed."""
-        self._thread.start()
+        """See Feed. Raises RuntimeError, and stops all, if the system has no thread for one of the sources."""
+        try:
+            for feed in self._feeds():
+                feed.start()
+            self._thread.start()
+        except RuntimeError:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """See Feed."""
@@ -200,8 +206,6 @@ class MergedFeed:
 
     def _run(self) -> None:
         try:
-            for feed in self._feeds():
-                feed.start()
             self._deliver()
         except RingClosed:
             pass

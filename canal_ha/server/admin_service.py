@@ -77,7 +77,7 @@ class AdminService(ServerFactory):
         self.entrance = entrance
         self.clock: Clock = reactor
         self.login_s = login_s
-        self.sends = SendTurns(reactor.seconds)
+        self.sends = SendTurns(reactor)
         self.load = PortLoad(
             PortLimits(connections=CONNECTIONS_MOST, connections_of_address=CONNECTIONS_OF_ADDRESS_MOST)
         )

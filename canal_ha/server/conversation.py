@@ -336,7 +336,8 @@ class Conversation:
         if not consumers.others(identity, self):
             await destinations.rollback(identity, batch_id)
             return
-        with consumers.rolling_back(identity, consumers.newest(identity), await self._entries_in_flight(identity)):
+        entries = await self._entries_in_flight(identity)
+        with consumers.rolling_back(identity, consumers.newest(identity), entries):
             await destinations.rollback(identity, batch_id, unasked=True)
 
     async def _entries_in_flight(self, identity: ClientIdentity) -> int:

@@ -46,7 +46,6 @@ class Outbox:
         self._transport = transport
         self._wrote = wrote
         self._turns = turns
-        self._round = 0  # in which it has written last
         self._pieces: deque[memoryview] = deque()
         self._sent: Deferred[None] | None = None
         self._socket: socket.socket | None = None  # written to directly, without Twisted
@@ -92,11 +91,12 @@ class Outbox:
         A socket of this machine can take a row of 64 MiB at once, because its client reads meanwhile.
         """
         pieces = self._pieces
-        room, self._round = self._turns.room(self._round)
+        room = left = self._turns.room
+        began_s = self._turns.seconds()
         try:
-            while pieces and room > 0:
-                taken = handle.sendmsg(_first(pieces, room))
-                room -= taken
+            while pieces and left > 0:
+                taken = handle.sendmsg(_first(pieces, left))
+                left -= taken
                 while taken >= len(pieces[0]):
                     taken -= len(pieces.popleft())
                     if not pieces:
@@ -107,7 +107,7 @@ class Outbox:
         except OSError:
             self._socket = None  # Twisted meets the same error when it writes, and ends the connection
         finally:
-            self._turns.wrote()
+            self._turns.wrote(room - left, began_s)
         return not pieces
 
     def _slice(self) -> bytes:

@@ -7,33 +7,35 @@ because each turn costs a round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from canal_ha.model.clock import Clock
 
 MUCH_BYTES = 1024 * 1024
 LITTLE_BYTES = 128 * 1024
-ROUND_S = 0.010  # of a round in which connections may write much
-GAP_S = 0.002  # without a write: another round has begun
+ROUND_S = 0.010  # of long writes in one round; the writes behind them are short
 
 
 class SendTurns:
-    """See the module. A connection writes once in each round. seconds: a monotonic clock."""
+    """See the module. clock: the reactor; its timers of zero seconds run between two rounds."""
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._round = 0
-        self._began = self._ended = float("-inf")
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seconds = clock.seconds
+        self._spent_s = 0.0
+        self._counting = False
 
-    def room(self, before: int) -> tuple[int, int]:
-        """Return how many bytes a connection may write now, and the number of this round.
+    @property
+    def room(self) -> int:
+        """How many bytes a connection may write now."""
+        return MUCH_BYTES if self._spent_s < ROUND_S else LITTLE_BYTES
 
-        before: the round in which the connection has written last; 0 for none.
-        """
-        now = self._seconds()
-        if before == self._round or now - self._ended > GAP_S:
-            self._round += 1
-            self._began = now
-        return (MUCH_BYTES if now - self._began < ROUND_S else LITTLE_BYTES), self._round
+    def wrote(self, size: int, began_s: float) -> None:
+        """Note that a connection has written so many bytes. began_s: when it began, in `seconds`."""
+        if size <= LITTLE_BYTES:
+            return
+        if not self._counting:
+            self._counting = True
+            self._clock.callLater(0, self._next_round)
+        self._spent_s += self.seconds() - began_s
 
-    def wrote(self) -> None:
-        """Note that a connection has written."""
-        self._ended = self._seconds()
+    def _next_round(self) -> None:
+        self._spent_s, self._counting = 0.0, False

@@ -81,7 +81,7 @@ class CanalService(ServerFactory):
             self._entrance.audit,
             Consumers(),
             RoundQueue(reactor),
-            SendTurns(reactor.seconds),
+            SendTurns(reactor),
         )
         self._bound = BoundedPort(
             reactor,

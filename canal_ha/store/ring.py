@@ -104,19 +104,19 @@ class Ring:
     def put(self, segment: Segment, timeout_s: float | None = None) -> int:
         """Append a segment without copying and return the sequence of its last entry; wait while there is no room.
 
-        timeout_s: None waits without limit; a ring that is not `patient` does not wait at all.
+        timeout_s: None waits without limit.
+        A ring that is not `patient` takes the segment at once: its caller has asked whether it is `full`. A roll-back
+        between the two can make it exceed its budget by this segment.
         Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
-        if not self.patient:
-            timeout_s = 0.0
         with self._lock:
-            if not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
+            if self.patient and not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
             self._check_open()
             if not len(segment):
                 return self.put_seq
-            if self._full():
+            if self._full() and self._admits():
                 self._drop_held()
             self._segments.append(segment)
             self._firsts.append(self.put_seq + 1)
@@ -160,9 +160,9 @@ class Ring:
 
     @property
     def full(self) -> bool:
-        """Whether a put has to wait. If the ring is not `patient`, only a put can make it full."""
+        """Whether a put has to wait."""
         with self._lock:
-            return not self._closed and (not self._admits() if self.patient else self._full())
+            return not self._closed and not self._admits()
 
     @property
     def drained(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ REST_S = 6.0
 """How long a client that is told to park does not ask."""
 
 _PACKAGE = str(Path(__file__).parents[2])
-_HOLDING = ("env", f"PYTHONPATH={_PACKAGE}", shutil.which("python") or "python3", "-m", "lab.cluster.holding")
+_HOLDING = ("env", f"PYTHONPATH={_PACKAGE}", sys.executable, "-m", "lab.cluster.holding")
 JAVA, PLAIN, HOLDING = "java", "plain", "holding"
 CLIENTS: Mapping[str, int] = {JAVA: java.CLIENT_ID, PLAIN: 1002, HOLDING: 1003}
 """Client ids. plain: the command line client. holding: keeps batches in flight and can be told to park."""
@@ -103,9 +104,16 @@ class Stage(Staged):
             links = [self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes]
             self._client_links[name] = links
             self.start_client(name)
-        until(lambda: None not in map(self._cursor, CLIENTS), seconds=PATIENCE_S, what="the first subscriptions")
+        until(self._subscribed, seconds=PATIENCE_S, what="the first subscriptions")
         enter(self.writer)
         self.recovered()
+
+    def _subscribed(self) -> bool:
+        """Return whether all clients have a cursor. Raises AssertionError if one has ended."""
+        for name, client in self.clients.items():
+            if client.process.poll() is not None:
+                raise AssertionError(f"the client {name} ended: {(self.logs / f'{name}.log').read_text()[-2000:]}")
+        return None not in map(self._cursor, CLIENTS)
 
     def _node(self, number: int) -> Attended:
         links = {zookeeper: self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes}

@@ -110,7 +110,7 @@ class Node:
             Audit(self.process),
             Consumers(),
             RoundQueue(self.process),
-            SendTurns(self.process.seconds),
+            SendTurns(self.process),
         )
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:

@@ -215,16 +215,19 @@ def test_moving_to_another_server() -> None:
         until(lambda: bench.feed.decoded and bench.feed.decoded.of(1) == replace(elsewhere, part=1), what="its place")
 
 
-def test_a_source_that_cannot_begin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system may have no thread for it."""
+def test_a_merged_stream_with_no_thread_for_one_source_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream hears of it, so its next request begins all of them again."""
+    begun: list[Source] = []
 
     def start(self: Source) -> None:
-        raise RuntimeError("can't start new thread")
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(self)
 
     monkeypatch.setattr(Source, "start", start)
-    with Bench() as bench:
-        until(lambda: bool(bench.failures), what="the failure")
-        assert "can't start new thread" in bench.failures[0][0]
+    with pytest.raises(RuntimeError, match="new thread"):
+        Bench()
+    assert [source.stopped for source in begun] == [1]
 
 
 def test_what_breaks_is_told() -> None:

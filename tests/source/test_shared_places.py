@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.decode.outputs import Output, Passed, Rotated
+from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.connection.identity import replica, shared_replica
@@ -121,7 +123,7 @@ def test_a_stream_that_lacks_a_statement_joins_no_dump_that_begins_behind_it() -
 
 
 def test_a_ring_that_fills_in_the_wrong_moment_blocks_no_other_stream() -> None:
-    """A ring over its budget is full although its client has taken everything, so its stream has left before."""
+    """A roll-back fills a ring whose client had taken everything."""
     shared = Shared(at(0))
     shared.feed(Rotated(JOURNAL, 0))
     slow, other = ring(4), ring(1000)
@@ -148,9 +150,28 @@ def test_a_ring_that_fills_in_the_wrong_moment_blocks_no_other_stream() -> None:
     shared.feed(pieces[0])
     shared.feed(pieces[1])
     assert slow.get(1000)
-    assert slow.full  # although its client has taken everything
+    assert not slow.full
     shared.feed(pieces[2])
     assert (got, slow.put_seq, shared.shared.followers) == ([0, 1, 2, 3, 4, 5, 6], 4, 1)
+
+
+def test_a_transaction_larger_than_all_rings_separates_no_streams() -> None:
+    """Their clients acknowledge whole transactions, so every ring is over its budget until the end of this one."""
+    shared = Shared(at(0))
+    shared.feed(Rotated(JOURNAL, 0))
+    rings = [ring(4), ring(4)]
+    for client_id, each in enumerate(rings, 1):
+        each.patient = False
+        assert shared.shared.join(stream_at(0, each.put, each, client_id))
+    for piece in range(4):
+        items = [Item(piece * 8 + index) for index in range(7)]
+        end = Item(piece * 8 + 7, EntryKind.END if piece == 3 else EntryKind.ROWS)
+        shared.feed(replace(segment([*items, end]), cut=piece < 3))
+        for each in rings:
+            while each.get(1000):
+                pass
+    assert shared.shared.followers == 2
+    assert [each.get_seq for each in rings] == [31, 31]
 
 
 def test_a_stream_that_expects_transactions_of_another_server_shares_nothing() -> None:
@@ -197,3 +218,39 @@ def test_what_a_follower_has_accepted_does_not_come_again() -> None:
         with suppress(RuntimeError):
             stream.take(whole, "")
     assert got == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_stream_goes_on_alone_if_there_is_no_thread_for_a_shared_dump() -> None:
+    """Nothing is wrong with its own dump."""
+
+    class Threadless(Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    dumps = SharedDumps(lambda kind, start, shared: Threadless())
+    streams = [stream_at(0, lambda new: None, Roomy(), client_id) for client_id in (1, 2)]
+    for stream in streams:
+        stream._resume.begin()
+    assert [dumps.offer("kind", stream) for stream in streams] == [None, None]
+
+
+def test_a_connection_that_the_source_ended_leaves_no_decoder_behind() -> None:
+    """The error that ends it holds its decoder, with megabytes of a large event or of prepared transactions."""
+    dump = stream_at(0, lambda new: None, Roomy())
+    dump._report = lambda event: dump._awake.set()
+    decoders: list[weakref.ref[Decoder]] = []
+
+    def connect() -> None:
+        gc.collect()
+        if decoders:
+            assert decoders[0]() is None
+            dump._stopping.set()
+            return
+        decoder = Decoder()
+        dump._decoder = decoder  # type: ignore[assignment]  # see there
+        decoders.append(weakref.ref(decoder))
+        dump._decode(iter([SourceSaid(0, "end of the binlog")]), 10)
+
+    dump._dump = connect  # type: ignore[method-assign]
+    dump._run_connections()
+    assert len(decoders) == 1

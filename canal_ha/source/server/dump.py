@@ -140,7 +140,7 @@ class Room(Protocol):
 
     full: a segment has to wait.
     drained: the client has all of it.
-    patient: whether `accept` waits for room; False: it raises StoreFull.
+    patient: whether `accept` waits for room; False: it takes every segment at once.
     """
 
     patient: bool
@@ -295,38 +295,52 @@ class Dump:
                 self._sharing.dumps.gone(self._sharing.kind, self)
 
     def _run_connections(self) -> None:
-        while not self._stopping.is_set():
-            shared: SharedDump | None = None
-            try:
-                self._dump()
-            except (_Stopped, RingClosed):
-                return
-            except _Rerouted:
-                continue
-            except _Following as following:
-                shared = following.shared
-            except CanalError as error:
-                failure = error
-            except Exception as error:
-                failure = CanalError(f"{self._config.destination}: the dump failed at {self._resume.at}: {error!r}")
-                failure.__cause__ = error
-            finally:
-                self._close()
-            if shared:  # not while the exception is handled: it holds the decoder and all that it knows
-                self._follow(shared)
-                continue
-            if self._stopping.is_set():
-                return
-            if self._rerouting.is_set():
-                continue
-            if self._resume.at is not self._began_at:
-                self._backoff.reset()
-                self._began_at = self._resume.at
-            retry_in_s = self._pause_s(failure)
-            self._report(DumpFailed(failure, retry_in_s))
-            if retry_in_s is None:
-                return
-            self._awake.wait(retry_in_s)
+        # Nothing here keeps the error of a connection: its traceback holds the decoder and all that the decoder knows.
+        while not self._stopping.is_set() and self._goes_on(self._connection()):
+            pass
+
+    def _connection(self) -> SharedDump | CanalError | _Rerouted | None:
+        """Run one connection. Return what to follow, why it failed or goes elsewhere, or None if it stops."""
+        try:
+            self._dump()
+        except (_Stopped, RingClosed):
+            return None
+        except _Following as following:
+            return following.shared
+        except (CanalError, _Rerouted) as error:
+            return error
+        except Exception as error:
+            return self._unforeseen(error)
+        finally:
+            self._close()
+        return None
+
+    def _unforeseen(self, error: Exception) -> CanalError:
+        failure = CanalError(f"{self._config.destination}: the dump failed at {self._resume.at}: {error!r}")
+        failure.__cause__ = error
+        return failure
+
+    def _goes_on(self, ended: SharedDump | CanalError | _Rerouted | None) -> bool:
+        """Do what comes behind a connection. Return whether another connection follows."""
+        if isinstance(ended, SharedDump):
+            self._follow(ended)
+        elif isinstance(ended, CanalError):
+            return self._retries(ended)
+        return ended is not None
+
+    def _retries(self, failure: CanalError) -> bool:
+        """Report a failure and wait. Return whether another connection follows."""
+        if self._stopping.is_set() or self._rerouting.is_set():
+            return self._rerouting.is_set()
+        if self._resume.at is not self._began_at:
+            self._backoff.reset()
+            self._began_at = self._resume.at
+        retry_in_s = self._pause_s(failure)
+        self._report(DumpFailed(failure, retry_in_s))
+        if retry_in_s is None:
+            return False
+        self._awake.wait(retry_in_s)
+        return True
 
     def _pause_s(self, failure: CanalError) -> float | None:
         if not failure.retryable:

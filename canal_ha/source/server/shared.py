@@ -10,8 +10,8 @@ shared dump keeps its last outputs for this.
 A shared dump lasts as long as somebody follows it, so a destination never has more shared dumps than open streams.
 
 A follower whose ring is full is waited for, but only as long as all other followers have something to take, and for a
-second at most. `take` never waits: a ring that fills between the look and the call refuses, and its stream leaves. So a
-slow client delays nobody. If the shared dump fails in any way, all followers leave; it is never repaired.
+second at most. A stream that is still full then leaves, and `take` never waits, so a slow client delays nobody. If the
+shared dump fails in any way, all followers leave; it is never repaired.
 
 Threads: `take` is called on the thread of the shared dump, or on that of the stream while it joins.
 """
@@ -280,7 +280,7 @@ class SharedDumps:
         return len(self._kinds)
 
     def offer(self, kind: Hashable, follower: SharingStream) -> SharedDump | None:
-        """Return the shared dump that a stream may join. The second stream of a kind starts it.
+        """Return the shared dump that a stream may join, None if there is none. The second stream of a kind starts it.
 
         kind: equal for streams that decode the same entries.
         follower: a stream that has decoded everything that it has received.
@@ -294,8 +294,11 @@ class SharedDumps:
             shared = of_kind.shared = SharedDump(at.server, ended=lambda: self._over(of_kind), clock=self._clock)
         try:
             shared.start(self._make(kind, at, shared))
-        except BaseException:  # no thread can begin: it must not stay as the one of its kind
+        except RuntimeError:  # the system has no thread for it: the stream goes on alone
             shared.end()
+            return None
+        except BaseException:
+            shared.end()  # it must not stay as the one of its kind
             raise
         return shared
 
