@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import canal_ha.decode.kernel.primitives as p
@@ -77,6 +77,7 @@ class Decoder:
         fields: FieldFilter,
         history: TableHistory,
         privacy: Privacy = NO_PRIVACY,
+        confined: bool = False,
         segment_bytes: int = 262144,
         plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
@@ -93,6 +94,8 @@ class Decoder:
         fields: which columns it gets.
         history: the columns of the tables.
         privacy: which columns are protected; with any, entries with the text of a statement come for DDL only.
+        confined: whether the reader may know nothing of other tables. Entries with the text of a statement come for DDL
+        only then too, and without the text if it names another table or can hold values.
         segment_bytes: size at which a segment is yielded.
         plans_bytes: see PlanCache.
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
@@ -104,7 +107,9 @@ class Decoder:
         """
         self._source = source
         self._journal = journal
-        if privacy.on:
+        self._guarded = privacy.on or confined
+        self._confined = confined
+        if self._guarded:
             options = replace(options, filter_query_dml=True, filter_query_dcl=True)
         self._privacy = privacy
         self._options = options
@@ -612,14 +617,15 @@ class Decoder:
             self._check_exposed(sql, statement.schema)
         if not changes_rows and self._history.apply(self._here(), statement.schema, sql):
             self._stream.doubt_plans()
-        if not any(self._passes(result) for result in results):
+        passing = [result for result in results if self._passes(result)]
+        if not passing:
             return
-        first = results[0]
+        first = passing[0] if self._confined else results[0]
         is_ddl = first.event_type in DDL_TYPES
         if is_ddl and self._options.filter_query_ddl:
             return
         names = table_names(first.schema, first.table)
-        if self._privacy.on and not tells_nothing(sql, self._privacy):
+        if self._guarded and not (tells_nothing(sql, self._privacy) and self._may_name(results)):
             statement = replace(statement, sql="")
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
 
@@ -645,6 +651,15 @@ class Decoder:
         if result.event_type is not EventType.RENAME:
             return False
         return self._tables.accepts(result.origin_schema or "", result.origin_table or "")
+
+    def _may_name(self, results: Iterable[DdlResult]) -> bool:
+        """Return whether the reader may know all tables that a statement changes."""
+        return not self._confined or all(
+            self._tables.accepts(schema or "", table or "")
+            for result in results
+            for schema, table in ((result.schema, result.table), (result.origin_schema, result.origin_table))
+            if table
+        )
 
     def _intvar(self, body: bytes) -> Iterator[Output]:
         return self._accompanying(entries.intvar_sql(body), with_gtid=False)

@@ -151,6 +151,7 @@ def decoding(
             tables=tables(),
             fields=fields,
             privacy=privacy(),
+            confined=bool(request.within.filter),
             history=history,
             gtid_set=gtid_set,
             exact=request.exact,

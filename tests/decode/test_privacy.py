@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.config.model import FilterMode
+from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import MASK, Privacy, Protection
 from canal_ha.errors import ColumnExposed, FilterInvalid, MalformedEvent, TableUnknown
@@ -191,6 +192,46 @@ def test_statements_behind_rows_are_not_delivered() -> None:
         found = delivered(dump, privacy=privacy)
         assert CLEAR not in str(found)
         assert [entry.entryType for entry in found] == [pb.TRANSACTIONBEGIN, pb.ROWDATA, pb.TRANSACTIONEND]
+
+
+def test_an_account_with_a_filter_reads_no_statement_on_other_tables() -> None:
+    """Statements behind rows have the values of tables that the account may not read."""
+    own = "UPDATE shop.orders SET note = 'own'"
+    dump = Dump().format()
+    dump.query(f"INSERT INTO hr.pay VALUES ('{CLEAR}')").query(f"CREATE USER u IDENTIFIED BY '{CLEAR}'").begin()
+    for sql in (f"UPDATE hr.pay SET note = '{CLEAR}'", own):
+        dump.add(29, b"\0" + sql.encode())
+        dump.add(160, sql.encode())
+    dump.add(14, struct.pack("<I", 1) + b"a" + b"\0" + b"\0" + struct.pack("<II", 45, len(CLEAR)) + CLEAR.encode())
+    dump.xid()
+    tables = effective(r".*\..*", "", "", FilterMode.AND, within=r"shop\..*")
+    assert CLEAR in str(delivered(dump, tables=tables))
+    found = delivered(dump, tables=tables, confined=True)
+    assert [entry.entryType for entry in found] == [pb.TRANSACTIONBEGIN, pb.TRANSACTIONEND]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("ALTER TABLE shop.orders ADD COLUMN note text", ("shop", "orders", True)),
+        ("DROP TABLE shop.orders, shop.items", ("shop", "orders", True)),
+        ("DROP TABLE hr.pay, shop.orders", ("shop", "orders", False)),
+        ("RENAME TABLE shop.orders TO shop.old, hr.pay TO hr.secret", ("shop", "old", False)),
+        ("RENAME TABLE hr.secret TO shop.orders", ("shop", "orders", False)),
+        (f"CREATE TABLE shop.copy AS SELECT * FROM hr.pay WHERE name = '{CLEAR}'", ("shop", "copy", False)),
+        ("ALTER TABLE hr.pay ADD COLUMN note text", None),
+    ],
+)
+def test_an_account_with_a_filter_reads_no_ddl_on_other_tables(sql: str, told: tuple[str, str, bool] | None) -> None:
+    """The entry of its own table keeps its type and name. Its text is left out if it names another table."""
+    tables = effective(r".*\..*", "", "", FilterMode.AND, within=r"shop\..*")
+    found = delivered(Dump().format().query(sql), tables=tables, confined=True)
+    seen = [
+        (entry.header.schemaName, entry.header.tableName, change(found, index).sql == sql)
+        for index, entry in enumerate(found)
+    ]
+    assert seen == ([told] if told else [])
+    assert all(change(found, index).sql in (sql, "") for index in range(len(found)))
 
 
 @pytest.mark.parametrize(
