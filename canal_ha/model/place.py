@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest; prefix 2/ to address source 2"
 
 END_FORMS = "JOURNAL:OFFSET or gtid:SET"
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _ADDRESS = re.compile(r"(?P<journal>[^:\s]+\.\d+):(?P<offset>\d+)")
 
 
@@ -32,8 +33,8 @@ class Place:
         """Return one of FORMS; a time is in UTC."""
         part = f"{self.part}/" if self.part else ""
         if self.timestamp_ms:
-            moment = datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-            return f"{part}time:{moment}"
+            moment = _EPOCH + timedelta(milliseconds=self.timestamp_ms)
+            return f"{part}time:{moment.isoformat(timespec='milliseconds')}"
         return part + (self.end or (f"gtid:{self.gtid}" if self.gtid else f"{self.journal}:{self.offset}"))
 
     @classmethod

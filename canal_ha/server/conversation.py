@@ -392,6 +392,7 @@ class Conversation:
                     return await self._fetch(request, identity)
                 case ReadFrom():
                     self._end_read()
+                    places = {"start": str(request.place), "until": str(request.until or "")}
                     self._read = read = await destinations.read_from(
                         identity,
                         request.place,
@@ -401,8 +402,7 @@ class Conversation:
                         holder=self.holder,
                     )
                     self._read_as = request.identity, identity
-                    wanted = {"start": request.place, "until": request.until or "", **_tables(request)}
-                    self._note("read", identity, filter=identity.filter, **wanted)
+                    self._note("read", identity, filter=identity.filter, **places, **_tables(request))
                     read.when_over(lambda why: self._note("read ended", identity, reason=why))
                     self.reading = LastRead(identity, private=True)
                     if self._lost:

@@ -29,6 +29,9 @@ DEFAULT_FETCH_SIZE = 1000
 GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403 and 429
 SNAPSHOT_BYTES = 32_768  # of the names of tables in a subscription
 MARK_BYTES = 200  # longest mark; it is written with every cursor
+GTID_SET_CHARACTERS = 65_536
+GTID_SET_PARTS = 2000  # pymysqlreplication compares each interval with all others: 0.2 s
+TIME_MOST_MS = 253_402_300_799_999  # the end of the year 9999, Python's last one
 
 # Get.unit -> milliseconds; any other number means milliseconds
 _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 3600e3, 6: 86400e3}
@@ -224,7 +227,9 @@ def _read_from(body: bytes) -> ReadFrom:
     if dump.journal:
         place = Place(journal=excerpt(dump.journal), offset=max(4, dump.position))
     elif dump.gtid:
-        place = Place(gtid=dump.gtid)
+        place = Place(gtid=_gtid_set(dump.gtid))
+    elif dump.timestamp > TIME_MOST_MS:
+        raise Refusal(GENERIC, f"the time {dump.timestamp} ms is after the year 9999")
     elif dump.timestamp > 0:
         place = Place(timestamp_ms=dump.timestamp)
     else:
@@ -233,8 +238,20 @@ def _read_from(body: bytes) -> ReadFrom:
     if dump.end_journal:
         until = Place(journal=excerpt(dump.end_journal), offset=dump.end_position)
     elif dump.end_gtid:
-        until = Place(gtid=dump.end_gtid)
+        until = Place(gtid=_gtid_set(dump.end_gtid))
     return ReadFrom(identity, place, until, dump.exact, _snapshot(dump.snapshot, ""))
+
+
+def _gtid_set(text: str) -> str:
+    """Return a GTID set of a client. Raises Refusal if reading it would keep the node from other work."""
+    parts = text.count(":") + text.count(",")  # one for each interval, and one for each source
+    if len(text) > GTID_SET_CHARACTERS or parts > GTID_SET_PARTS:
+        raise Refusal(
+            GENERIC,
+            f"a GTID set with {len(text)} characters and {parts} sources and intervals; at most {GTID_SET_CHARACTERS}"
+            f" and {GTID_SET_PARTS} are allowed: give JOURNAL:OFFSET or a time instead",
+        )
+    return text
 
 
 def _acknowledge(body: bytes) -> Acknowledge:

@@ -41,3 +41,10 @@ def executed(text: str) -> set[tuple[str, str, int]]:
             else:
                 tag = part
     return found
+
+
+def test_a_set_of_many_intervals_is_read_at_once() -> None:
+    """Each interval was merged with all others: 24,000 of them, 138 kB, took nine seconds."""
+    numbers = list(range(1, 60_001, 2))
+    text = ":".join([ONE, *map(str, reversed(numbers))])
+    assert Gtids(text).text == ":".join([ONE, *map(str, numbers)])

@@ -299,3 +299,31 @@ def test_the_error_text_of_a_long_request_is_not_made_of_the_whole_request() -> 
         tracemalloc.stop()
     assert str(caught.value).endswith("…")
     assert most < 8 << 20
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ({"gtid": ":".join(["uuid", *map(str, range(1, 4003, 2))])}, "2001 sources and intervals"),
+        ({"gtid": ",".join(f"{number}-1-1" for number in range(2002))}, "2001 sources and intervals"),
+        ({"gtid": "u" * 65_537}, "65537 characters"),
+        ({"journal": "a.000001", "end_gtid": "u" * 65_537}, "65537 characters"),
+        ({"timestamp": 253_402_300_800_000}, "after the year 9999"),
+    ],
+)
+def test_a_private_read_with_a_place_that_nobody_needs_is_refused(place: dict[str, Any], reason: str) -> None:
+    """A long GTID set kept the node for minutes. The read of a time without a text left no line in the audit."""
+    made = authenticated()
+    made.receive(client_frame(pb.DUMP, pb.Dump(**ME, **place)))
+    code, text = ack_of(made.next())
+    assert code == 400
+    assert reason in text
+
+
+def test_the_last_place_that_is_allowed_has_a_text() -> None:
+    """The audit log shows it."""
+    made = authenticated()
+    made.receive(client_frame(pb.DUMP, pb.Dump(**ME, timestamp=packets.TIME_MOST_MS)))
+    request = made.next()
+    assert isinstance(request, packets.ReadFrom)
+    assert str(request.place) == "time:9999-12-31T23:59:59.999+00:00"

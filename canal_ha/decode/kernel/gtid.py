@@ -31,14 +31,18 @@ class _Intervals:
             spans[-1][1] = last
         else:
             spans.append([first, last])
-            spans.sort()
-            merged = [spans[0]]
-            for span in spans[1:]:
-                if span[0] <= merged[-1][1] + 1:
-                    merged[-1][1] = max(merged[-1][1], span[1])
-                else:
-                    merged.append(span)
-            self.spans = merged
+            self.merge()
+
+    def merge(self) -> None:
+        """Sort the spans, and join those that touch."""
+        self.spans.sort()
+        merged = self.spans[:1]
+        for span in self.spans[1:]:
+            if span[0] <= merged[-1][1] + 1:
+                merged[-1][1] = max(merged[-1][1], span[1])
+            else:
+                merged.append(span)
+        self.spans = merged
 
     def text(self) -> str:
         return ":".join(f"{a}-{b}" if a != b else str(a) for a, b in self.spans)
@@ -90,6 +94,9 @@ class Gtids:
                 self._domains[int(item.split("-")[0])] = item
             elif item:
                 self._parse_source(item)
+        for tags in self._sources.values():
+            for intervals in tags.values():
+                intervals.merge()
         self._render()
 
     @property
@@ -104,7 +111,7 @@ class Gtids:
         for part in parts:
             first, _, last = part.strip().partition("-")
             if first.isdigit():
-                tags.setdefault(tag, _Intervals()).add(int(first), int(last or first))
+                tags.setdefault(tag, _Intervals()).spans.append([int(first), int(last or first)])
             elif last:
                 raise ValueError(f"{item!r} is not a GTID set")
             else:
