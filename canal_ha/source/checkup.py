@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
-from canal_ha.decode.privacy import Protection, privacy_of
+from canal_ha.decode.privacy import Privacy, Protection, privacy_of
 from canal_ha.errors import CanalError, HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry, may_contain
@@ -63,7 +63,7 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
             server = examine(session)
             yield from _settings(server, config, address)
             yield from _rights(session, server, config, source)
-            yield from _generated(session, config)
+            yield from _privacy(session, config)
             yield from _clock_and_expiry(session, address)
             yield from _positions(binary_logs(session), cursors)
         except CanalError as error:
@@ -182,11 +182,35 @@ def _rights(session: SourceSession, server: Flavor, config: InstanceConfig, sour
         )
 
 
-def _generated(session: SourceSession, config: InstanceConfig) -> Iterator[Finding]:
-    """Warn of generated columns that mention a protected column and are less protected."""
+def _privacy(session: SourceSession, config: InstanceConfig) -> Iterator[Finding]:
+    """Warn of what the rules for protected columns miss."""
     privacy = privacy_of(config.decode)
-    if not privacy.on:
-        return
+    if privacy.on:
+        yield from _absent(session, privacy)
+        yield from _generated(session, privacy)
+
+
+def _absent(session: SourceSession, privacy: Privacy) -> Iterator[Finding]:
+    """Warn of protected columns that no table has: the rule may have a typing error, or the column another name now."""
+    names = sorted(privacy.columns)
+    rows = session.query(
+        "SELECT table_schema AS s, table_name AS t, LOWER(column_name) AS c FROM information_schema.columns"
+        f" WHERE LOWER(column_name) IN ({', '.join(['%s'] * len(names))})",
+        *names,
+    )
+    there = {row["c"] for row in rows if row["c"] in privacy.columns_of(row["s"], row["t"])}
+    for name in names:
+        if name not in there:
+            yield Finding(
+                Verdict.WARNING,
+                "privacy",
+                f"no table has a column {name} that canal.instance.privacy.* protects: if it has another name now, add"
+                " that name to the rules, because clients that begin later get it unprotected",
+            )
+
+
+def _generated(session: SourceSession, privacy: Privacy) -> Iterator[Finding]:
+    """Warn of generated columns that mention a protected column and are less protected."""
     rows = session.query(
         "SELECT table_schema AS s, table_name AS t, column_name AS c, generation_expression AS e"
         " FROM information_schema.columns WHERE generation_expression <> ''"

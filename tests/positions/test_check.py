@@ -131,3 +131,16 @@ def test_a_generated_column_of_a_protected_one(source_server: SqlServer, databas
     assert code == 0
     assert f"{database}.users.domain is generated from email, which is protected more" in text
     assert "users.size" not in text
+    assert "no table has" not in text
+
+
+@pytest.mark.real
+def test_a_protected_column_that_was_renamed(source_server: SqlServer, database: str) -> None:
+    """Clients that begin behind the rename get it unprotected, so it has a warning."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.users (id int, mail text)")
+    rules = {"canal.instance.privacy.mask": rf"{database}\\.users:Email/MAIL"}
+    with Node({"example": follow(source_server, rules)}) as node:
+        code, text = check(node.conf)
+    assert code == 0
+    assert "no table has a column email that" in text
+    assert "column mail" not in text
