@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -87,3 +87,6 @@ class Accounts:
 
     def __len__(self) -> int:
         return len(self._accounts)
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self._accounts.values())

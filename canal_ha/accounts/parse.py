@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -25,7 +25,11 @@ _ANY_KEY = "the destination has its own"
 
 
 def parse(
-    text: str, file: str, taken: str = "", filled: Callable[[str], str] = lambda password: password
+    text: str,
+    file: str,
+    taken: str = "",
+    filled: Callable[[str], str] = lambda password: password,
+    before: Iterable[Account] = (),
 ) -> tuple[Account, ...]:
     """Return the accounts of a file.
 
@@ -33,6 +37,8 @@ def parse(
     file: its path, for errors.
     taken: canal.user; no account of the file may have this name.
     filled: replaces the placeholders of a password or token, or raises ValueError with what it expected.
+    before: the accounts read before. None of them loses a restriction because its key is missing: a file that is
+        written in part has lost its last lines, and is valid up to each end of a line.
     Raises FileUnusable with file, line and reason.
     """
     document = document_of(text, file)
@@ -42,6 +48,7 @@ def parse(
     if not isinstance(tables, dict) or not tables:
         raise FileUnusable(file, "has no account; write a table [accounts.NAME]")
     accounts: list[Account] = []
+    restricted = {account.name: account for account in before}
     for name, table in tables.items():
         try:
             if not isinstance(table, dict):
@@ -49,6 +56,8 @@ def parse(
             if name == taken or not name:
                 raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
             account = _account(name, table, filled)
+            if name in restricted:
+                _refuse_lost(restricted[name], table)
             if any(token in each.tokens for each in accounts for token in account.tokens):
                 raise _Wrong("tokens", "another account has this token")
             accounts.append(account)
@@ -93,6 +102,21 @@ def _account(name: str, table: Mapping[str, Any], filled: Callable[[str], str]) 
         field, read = _KEYS[key]
         values[field] = read(key, _filled(key, value, filled) if key in ("passwords", "tokens") else value)
     return Account(name, **values)
+
+
+def _refuse_lost(before: Account, table: Mapping[str, Any]) -> None:
+    """Raise _Wrong for a restriction that the account had and whose key is missing."""
+    privacy = table.get("privacy", {})
+    rules = [(rule.name, getattr(before.privacy, rule.name)) for rule in fields(ColumnRules)]
+    for where, had, has, widest in (
+        ("client_ids", before.client_ids is not None, "client_ids" in table, f'["{_CLIENT_IDS[0]}-{_CLIENT_IDS[-1]}"]'),
+        ("filter", before.filter, "filter" in table, "''"),
+        *((f"privacy: {rule}", text, rule in privacy, "''") for rule, text in rules),
+    ):
+        if had and not has:
+            key = where.rpartition(" ")[2]
+            text = f"is missing, and the account had it; if it has no such restriction now, write {key} = {widest}"
+            raise _Wrong(where, text)
 
 
 def _texts(key: str, value: object) -> tuple[str, ...]:

@@ -1,12 +1,15 @@
 """AccountsFile: the accounts of a node, read again when their file changes. Reactor thread; files are read in the pool.
 
-A file that cannot be used changes nothing: it is an alarm for as long as it stays so.
+A file that cannot be used changes nothing: it is an alarm for as long as it stays so. The writer of a file may stop in
+the middle, for a moment or on a full disk: see `parse` for what such a file cannot do.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 
 from canal_ha import logs
-from canal_ha.accounts.account import Accounts
+from canal_ha.accounts.account import Account, Accounts
+from canal_ha.accounts.changes import changes
 from canal_ha.accounts.parse import of_properties, parse
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
@@ -26,14 +30,18 @@ from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
 PERIOD_S = 1.0  # a file that is the same at two looks is complete
+LOOKS_FOR_REMOVAL = 10  # a file that lacks accounts may be a slow copy: it has to stay the same for so many more
 LARGEST_BYTES = 1024 * 1024
 
 Seen = tuple[int, int, int, int] | str
 """The state of the file, which shows a change without reading it; or why it is unknown."""
 
 
-def read_accounts(config: CanalConfig) -> Accounts:
-    """Return the accounts of canal.user and of the accounts file. Raises ConfigError, FileUnusable for the file."""
+def read_accounts(config: CanalConfig, before: Iterable[Account] = ()) -> Accounts:
+    """Return the accounts of canal.user and of the accounts file. Raises ConfigError, FileUnusable for the file.
+
+    before: the accounts of a running node; see parse.
+    """
     accounts, file = of_properties(config.user, config.passwd), config.accounts_file
     if file is None:
         return Accounts(accounts)
@@ -46,9 +54,8 @@ def read_accounts(config: CanalConfig) -> Accounts:
         raise FileUnusable(str(file), "is not UTF-8 text") from error
     if len(text) > LARGEST_BYTES:
         raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
-    return Accounts(
-        (*accounts, *parse(text, str(file), config.user, lambda secret: filled(secret, file.parent, os.environ)))
-    )
+    fill = partial(filled, directory=file.parent, environ=os.environ)
+    return Accounts((*accounts, *parse(text, str(file), config.user, fill, before)))
 
 
 class AccountsFile:
@@ -61,6 +68,7 @@ class AccountsFile:
         self._file = config.accounts_file
         self._seen: Seen = _state(self._file) if self._file else ""
         self._last = self._seen
+        self._same_looks = 0  # since the file differs from the one that was read
         self._alarm: ConfigAlarm | None = None
         self.accounts = read_accounts(config)
         self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
@@ -87,16 +95,23 @@ class AccountsFile:
             return
         before, self._last = self._last, await deferToThread(_state, file)
         if self._last == self._seen or self._last != before:
+            self._same_looks = 0
+            return
+        self._same_looks += 1
+        try:
+            accounts = await deferToThread(read_accounts, self._config, self.accounts)
+        except FileUnusable as error:
+            self._seen = self._last
+            self._raise_alarm(error)
+            return
+        found = changes(self.accounts, accounts)
+        if found.removed and self._same_looks <= LOOKS_FOR_REMOVAL:
             return
         self._seen = self._last
-        try:
-            self.accounts = await deferToThread(read_accounts, self._config)
-        except FileUnusable as error:
-            self._raise_alarm(error)
-        else:
-            self._alarm = None
-            LOG.info("accounts.reloaded", file=str(file), accounts=len(self.accounts))
-            self._audit.note("configuration", details={"file": file, "accounts": len(self.accounts)})
+        self.accounts = accounts
+        self._alarm = None
+        LOG.info("accounts.reloaded", file=str(file), accounts=len(accounts), **found.facts)
+        self._audit.note("configuration", details={"file": file, "accounts": len(accounts), **found.facts})
 
     def _raise_alarm(self, error: FileUnusable) -> None:
         text = f"{error}; the node goes on with the accounts read before; correct the file; it is read again by itself"

@@ -1,0 +1,142 @@
+"""The accounts file of a running node: what a change may take away, and what the audit says about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.accounts.account import Account
+from canal_ha.config.load import load_usable
+from canal_ha.node.accounts_file import AccountsFile
+from canal_ha.server.audit import Audit
+from tests.waiting import until
+from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+
+HASH, NEXT = "a" * 40, "b" * 40
+LOOK_S = 0.05
+BOSS = f'[accounts.boss]\nroles = ["admin"]\ndestinations = ["*"]\npasswords = ["{HASH}"]\n'
+SHOP = f"""[accounts.shop]
+roles = ["read"]
+destinations = ["shop"]
+passwords = ["{HASH}"]
+client_ids = [1001]
+filter = 'shop\\.a'
+
+[accounts.shop.privacy]
+drop = 'shop\\.a:card'
+mask = 'shop\\.a:phone'
+"""
+
+
+class Watched:
+    """An accounts file of a node, which looks at it twenty times a second."""
+
+    def __init__(self, conf: Path) -> None:
+        (conf / "canal.properties").write_text("canal.ip = 127.0.0.1\ncanal.accounts.file = ../conf/accounts.toml\n")
+        config = load_usable(conf, (), {})
+        assert config.accounts_file
+        self.path = config.accounts_file
+        self.path.write_text(BOSS + SHOP)
+        self.written: list[bytes] = []
+        self._config = config
+
+    async def start(self) -> None:
+        self.file = AccountsFile(self._config, reactor, Audit(reactor, self.written.append))
+        self.file.start()
+
+    async def stop(self) -> None:
+        self.file.stop()
+
+    def account(self, name: str) -> Account | None:
+        return self.file.accounts.named(name)
+
+    def alarm(self) -> str:
+        (alarm,) = until(lambda: self.file.alarms or None, seconds=5.0, what="an alarm")
+        return alarm.text
+
+    def noted(self, result: str = "ok") -> dict[str, Any]:
+        """Return the details of the last line with this result."""
+
+        def found() -> dict[str, Any] | None:
+            lines = [line for line in map(json.loads, self.written) if line["result"] == result]
+            return dict(lines[-1]["details"]) if lines else None
+
+        return until(found, what=f"a line {result}")
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    monkeypatch.setattr("canal_ha.node.accounts_file.PERIOD_S", LOOK_S)
+    start_reactor()
+    (tmp_path / "conf").mkdir()
+    made = Watched(tmp_path / "conf")
+    on_reactor(made.start)
+    yield made
+    on_reactor(made.stop)
+
+
+@pytest.mark.parametrize(("last", "key"), [
+    (HASH + '"]', "client_ids"), ("[1001]", "filter"), (r"'shop\.a'", "privacy: drop"), ("privacy]", "privacy: drop"),
+    (":card'", "privacy: mask"),
+])  # fmt: skip
+def test_a_file_that_a_full_disk_cut_widens_no_account(watched: Watched, last: str, key: str) -> None:
+    """It is valid TOML up to each end of a line. The alarm names what is lost; a whole file ends it."""
+    whole = watched.path.read_text()
+    before = watched.account("shop")
+    watched.path.write_text(whole[: whole.rindex(last) + len(last)] + "\n")
+    assert f"account shop: {key}" in watched.alarm()
+    assert watched.account("shop") == before
+    assert f"account shop: {key}" in watched.noted("refused")["error"]
+    watched.path.write_text(whole + "# whole again\n")
+    until(lambda: not watched.file.alarms, what="the end of the alarm")
+
+
+def test_an_account_is_widened_by_the_widest_values(watched: Watched) -> None:
+    """What the alarm tells to write opens the account to everything."""
+    text = watched.path.read_text().partition("client_ids")[0]
+    wide = "client_ids = ['-32768-32767']\nfilter = ''\nprivacy = { drop = '', mask = '' }\n"
+    watched.path.write_text(text + wide)
+    assert watched.noted()["changed"] == "shop (client_ids, filter, privacy)"
+    shop = watched.account("shop")
+    assert shop
+    assert (shop.filter, shop.has_client(-32768), shop.has_client(32767)) == ("", True, True)
+
+
+def test_the_audit_and_the_log_name_the_accounts_that_a_change_is_about(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Added, removed and changed ones, these with their keys; a change that is about none names none."""
+    caplog.set_level(logging.INFO, "canal_ha")
+    other = SHOP.replace("shop]", "new]").replace("shop.privacy", "new.privacy")
+    watched.path.write_text(BOSS.replace(HASH, NEXT).replace('"admin"', '"admin", "read"') + other)
+    facts = {"added": "new", "removed": "shop", "changed": "boss (passwords, roles)"}
+    assert watched.noted() == {"file": str(watched.path), "accounts": 2, **facts}
+    told = [record.getMessage() for record in caplog.records if "accounts.reloaded" in record.getMessage()]
+    assert all(text in told[-1] for text in facts.values())
+    watched.written.clear()
+    watched.path.write_text(watched.path.read_text() + "# no change\n")
+    assert watched.noted() == {"file": str(watched.path), "accounts": 2}
+
+
+def test_a_slow_copy_takes_no_account_away(watched: Watched) -> None:
+    """A copy that has not arrived in full lacks the last accounts. It has more time than other changes."""
+    watched.path.write_text(BOSS.replace(HASH, NEXT))
+    assert not _within(0.3, lambda: watched.account("shop") is None)
+    watched.path.write_text(BOSS.replace(HASH, NEXT) + SHOP)
+    assert watched.noted()["changed"] == "boss (passwords)"
+    watched.path.write_text(BOSS)
+    until(lambda: watched.account("shop") is None, what="the removal")
+    assert watched.noted()["removed"] == "shop"
+
+
+def _within(seconds: float, condition: Any) -> bool:
+    try:
+        until(condition, seconds=seconds)
+    except AssertionError:
+        return False
+    return True
