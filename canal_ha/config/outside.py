@@ -20,6 +20,11 @@ def has_placeholder(text: str) -> bool:
     return _PLACEHOLDER.search(text) is not None
 
 
+def named_files(text: str, directory: Path) -> tuple[Path, ...]:
+    """Return the files that the placeholders of a text name. directory: where relative paths start."""
+    return tuple(directory / found[2].strip() for found in _PLACEHOLDER.finditer(text) if found[1] == "file")
+
+
 def filled(text: str, directory: Path, environ: Mapping[str, str]) -> str:
     """Return a text with these placeholders replaced; everything else stays as it is.
 

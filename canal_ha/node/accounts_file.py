@@ -1,4 +1,6 @@
-"""AccountsFile: the accounts of a node, read again when their file changes. Reactor thread; files are read in the pool.
+"""AccountsFile: the accounts of a node, read again when their file changes, or one that a placeholder in it names.
+
+Reactor thread; files are read in the pool.
 
 A file that cannot be used changes nothing: it is an alarm for as long as it stays so. The writer of a file may stop in
 the middle, for a moment or on a full disk: see `parse` for what such a file cannot do.
@@ -9,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from canal_ha.accounts.parse import of_properties, parse
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig
-from canal_ha.config.outside import filled
+from canal_ha.config.outside import filled, named_files
 from canal_ha.errors import FileUnusable
 from canal_ha.server.audit import REFUSED, Audit
 
@@ -33,18 +34,23 @@ PERIOD_S = 1.0  # a file that is the same at two looks is complete
 LOOKS_FOR_REMOVAL = 10  # a file that lacks accounts may be a slow copy: it has to stay the same for so many more
 LARGEST_BYTES = 1024 * 1024
 
-Seen = tuple[int, int, int, int] | str
-"""The state of the file, which shows a change without reading it; or why it is unknown."""
+State = tuple[int, int, int, int] | str
+"""The state of a file, which shows a change without reading it; or why it is unknown."""
 
 
-def read_accounts(config: CanalConfig, before: Iterable[Account] = ()) -> Accounts:
+def read_accounts(
+    config: CanalConfig, before: Iterable[Account] = (), seen: dict[Path, State] | None = None
+) -> Accounts:
     """Return the accounts of canal.user and of the accounts file. Raises ConfigError, FileUnusable for the file.
 
     before: the accounts of a running node; see parse.
+    seen: gets the state of each file that is read, or that should be, as it was before.
     """
+    states: dict[Path, State] = {} if seen is None else seen
     accounts, file = of_properties(config.user, config.passwd), config.accounts_file
     if file is None:
         return Accounts(accounts)
+    states[file] = _state(file)
     try:
         with file.open("rb") as opened:
             text = opened.read(LARGEST_BYTES + 1).decode()
@@ -54,7 +60,12 @@ def read_accounts(config: CanalConfig, before: Iterable[Account] = ()) -> Accoun
         raise FileUnusable(str(file), "is not UTF-8 text") from error
     if len(text) > LARGEST_BYTES:
         raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
-    fill = partial(filled, directory=file.parent, environ=os.environ)
+
+    def fill(secret: str) -> str:
+        for named in named_files(secret, file.parent):
+            states.setdefault(named, _state(named))
+        return filled(secret, file.parent, os.environ)
+
     return Accounts((*accounts, *parse(text, str(file), config.user, fill, before)))
 
 
@@ -65,12 +76,11 @@ class AccountsFile:
         """Read the file. audit: writes down its changes. Raises ConfigError."""
         self._audit = audit
         self._config = config
-        self._file = config.accounts_file
-        self._seen: Seen = _state(self._file) if self._file else ""
-        self._last = self._seen
-        self._same_looks = 0  # since the file differs from the one that was read
+        self._seen: dict[Path, State] = {}  # the files as they were read
+        self._same_looks = 0  # since the files differ from those that were read
         self._alarm: ConfigAlarm | None = None
-        self.accounts = read_accounts(config)
+        self.accounts = read_accounts(config, seen=self._seen)
+        self._last = self._seen
         self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
         self._loop.clock = reactor
 
@@ -81,7 +91,7 @@ class AccountsFile:
 
     def start(self) -> None:
         """Begin to look for changes."""
-        if self._file:
+        if self._seen:
             self._loop.start(PERIOD_S, now=False)
 
     def stop(self) -> None:
@@ -90,31 +100,30 @@ class AccountsFile:
             self._loop.stop()
 
     async def _look(self) -> None:
-        file = self._file
-        if file is None:
-            return
-        before, self._last = self._last, await deferToThread(_state, file)
+        before, self._last = self._last, await deferToThread(_states, self._seen)
         if self._last == self._seen or self._last != before:
             self._same_looks = 0
             return
         self._same_looks += 1
+        seen: dict[Path, State] = {}
         try:
-            accounts = await deferToThread(read_accounts, self._config, self.accounts)
+            accounts = await deferToThread(read_accounts, self._config, self.accounts, seen)
         except FileUnusable as error:
-            self._seen = self._last
+            self._seen = self._last = seen
             self._raise_alarm(error)
             return
         found = changes(self.accounts, accounts)
         if found.removed and self._same_looks <= LOOKS_FOR_REMOVAL:
             return
-        self._seen = self._last
+        self._seen = self._last = seen
         self.accounts = accounts
         self._alarm = None
-        LOG.info("accounts.reloaded", file=str(file), accounts=len(accounts), **found.facts)
-        self._audit.note("configuration", details={"file": file, "accounts": len(accounts), **found.facts})
+        facts = {"file": str(self._config.accounts_file), "accounts": len(accounts), **found.facts}
+        LOG.info("accounts.reloaded", **facts)
+        self._audit.note("configuration", details=facts)
 
     def _raise_alarm(self, error: FileUnusable) -> None:
-        text = f"{error}; the node goes on with the accounts read before; correct the file; it is read again by itself"
+        text = f"{error}; the node goes on with the accounts read before; correct it; it is read again by itself"
         self._alarm = ConfigAlarm(
             alarms.REFUSED, "", text, True, time.time(), error.file, error.line, error.key, error.reason
         )
@@ -122,9 +131,13 @@ class AccountsFile:
         self._audit.note("configuration", REFUSED, details={"file": error.file, "error": error})
 
 
-def _state(file: Path) -> Seen:
+def _states(files: Iterable[Path]) -> dict[Path, State]:
+    return {file: _state(file) for file in files}
+
+
+def _state(file: Path) -> State:
     try:
         state = file.stat()
-    except OSError as error:
-        return str(error.strerror)
+    except (OSError, ValueError) as error:  # a path can have a character that no file's has
+        return str(error)
     return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino

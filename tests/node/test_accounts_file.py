@@ -134,6 +134,32 @@ def test_a_slow_copy_takes_no_account_away(watched: Watched) -> None:
     assert watched.noted()["removed"] == "shop"
 
 
+def test_a_file_that_a_placeholder_names_is_read_again_by_itself(watched: Watched) -> None:
+    """It is made after the accounts file named it, then replaced, then removed, and each is noticed, once."""
+    named = watched.path.parent / "hash"
+    watched.path.write_text(BOSS.replace(HASH, "${file:hash}") + SHOP)
+    assert str(named) in watched.alarm()
+    assert "read again by itself" in watched.alarm()
+    named.write_text(NEXT[:20])
+    until(lambda: "40 hexadecimal digits" in watched.alarm(), seconds=5.0, what="the alarm about a half-written hash")
+    for text in (NEXT, "c" * 40):
+        beside = named.with_name("new")
+        beside.write_text(f"{text}\n")
+        beside.replace(named)
+        until(lambda text=text: _secret(watched, "boss") == text, seconds=5.0, what="the new hash")  # type: ignore[misc]
+        assert not watched.file.alarms
+    named.unlink()
+    assert str(named) in watched.alarm()
+    results = [json.loads(line)["result"] for line in watched.written]
+    assert results == ["refused", "refused", "ok", "ok", "refused"]
+    assert _secret(watched, "boss") == "c" * 40
+
+
+def _secret(watched: Watched, name: str) -> str:
+    account = watched.account(name)
+    return account.secrets[0].hex() if account else ""
+
+
 def _within(seconds: float, condition: Any) -> bool:
     try:
         until(condition, seconds=seconds)
