@@ -71,7 +71,7 @@ class AuditFile:
             self._lines.task_done()
         self._lines.task_done()
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._close()
 
     def _written(self, line: bytes) -> bool:
         try:
@@ -88,21 +88,37 @@ class AuditFile:
         return True
 
     def _append(self, line: bytes) -> None:
+        if self._descriptor >= 0 and not self._is_in_place():
+            self._close()
         if self._descriptor >= 0 and os.fstat(self._descriptor).st_size + len(line) > self._rotate_bytes:
             self._rotate()
         if self._descriptor < 0:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            mode = os.fstat(self._descriptor).st_mode
-            if stat.S_ISREG(mode):  # never a device or a pipe, which others share
-                if stat.S_IMODE(mode) != 0o600:  # nobody may set the mode of a file that takes appends alone
-                    os.fchmod(self._descriptor, 0o600)
-                self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
+            self._open()
         data = b"\n" + line if self._cut else line
         written = os.write(self._descriptor, data)
         self._cut = written < len(data)
         if self._cut:
             raise OSError(0, "the disk took a part of a line")
+
+    def _is_in_place(self) -> bool:
+        """Return whether the file that is open still has its name: others may remove it or rotate it."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        mode = os.fstat(self._descriptor).st_mode
+        if stat.S_ISREG(mode):  # never a device or a pipe, which others share
+            if stat.S_IMODE(mode) != 0o600:  # nobody may set the mode of a file that takes appends alone
+                os.fchmod(self._descriptor, 0o600)
+            self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
+
+    def _close(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
 
     def _rotate(self) -> None:
         """Begin a new file; if that fails, go on with the old one and try again after logs.ROTATE_AGAIN_S."""
@@ -117,8 +133,7 @@ class AuditFile:
             self.unrotated = str(error)
             return
         self.unrotated = ""
-        os.close(self._descriptor)
-        self._descriptor = -1
+        self._close()
 
 
 def _last_line_is_cut(path: Path) -> bool:

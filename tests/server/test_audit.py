@@ -281,6 +281,28 @@ def test_a_file_that_somebody_moved_away_is_begun_again(tmp_path: Path) -> None:
     assert not file.unrotated
 
 
+@pytest.mark.parametrize("gone", ["removed", "renamed", "replaced"])
+def test_no_line_is_written_to_a_file_that_is_gone(tmp_path: Path, gone: str) -> None:
+    """`rm`, or logrotate without `copytruncate`: the next line begins a new private file, or goes on in the new one."""
+    path, elsewhere = tmp_path / "audit.log", tmp_path / "audit.log-20260131"
+    file = AuditFile(path)
+    file.start()
+    file.write(b'{"number": 1}\n')
+    until(lambda: path.exists() and path.stat().st_size > 0, what="the first line")
+    if gone == "removed":
+        path.unlink()
+    else:
+        path.rename(elsewhere)
+    if gone == "replaced":
+        path.touch()
+    for number in (2, 3):
+        file.write(b'{"number": %d}\n' % number)
+    file.close()
+    assert [line["number"] for line in lines(path)] == [2, 3]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert gone == "removed" or [line["number"] for line in lines(elsewhere)] == [1]
+
+
 def test_a_line_that_a_full_disk_cut_does_not_spoil_the_first_line_after_a_restart(tmp_path: Path) -> None:
     """The node stopped before there was room again. The next one begins a line of its own."""
     path = tmp_path / "audit.log"
