@@ -401,7 +401,10 @@ class Node:
         self._audit_failing_since = self._audit_failing_since or time.time()
         text = f"{audit.unrotated}: the audit log cannot be rotated and grows"
         if audit.problem:
-            text = f"{audit.problem}: the audit log cannot be written; {audit.lost} lines are lost; make room"
+            text = (
+                f"{audit.problem}: the audit log cannot be written; {audit.lost} lines are lost; make room, or give the"
+                " file to the node's user with mode 0600"
+            )
         reason = audit.problem or audit.unrotated
         return (ConfigAlarm(alarms.AUDIT, "", text, True, self._audit_failing_since, str(audit.path), reason=reason),)
 

@@ -109,12 +109,17 @@ class AuditFile:
 
     def _open(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        mode = os.fstat(self._descriptor).st_mode
-        if stat.S_ISREG(mode):  # never a device or a pipe, which others share
-            if stat.S_IMODE(mode) != 0o600:  # nobody may set the mode of a file that takes appends alone
-                os.fchmod(self._descriptor, 0o600)
-            self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISREG(mode):  # never a device or a pipe, which others share
+                if stat.S_IMODE(mode) != 0o600:  # nobody may set the mode of a file that takes appends alone
+                    _make_private(descriptor, stat.S_IMODE(mode))
+                self._cut = _last_line_is_cut(self.path)  # an earlier process may have stopped while the disk was full
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
 
     def _close(self) -> None:
         os.close(self._descriptor)
@@ -134,6 +139,13 @@ class AuditFile:
             return
         self.unrotated = ""
         self._close()
+
+
+def _make_private(descriptor: int, mode: int) -> None:
+    try:
+        os.fchmod(descriptor, 0o600)
+    except OSError as error:
+        raise OSError(error.errno, f"its mode {mode:04o} cannot be set to 0600: {error.strerror}") from error
 
 
 def _last_line_is_cut(path: Path) -> bool:

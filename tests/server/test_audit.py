@@ -330,6 +330,33 @@ def test_a_file_that_takes_appends_alone_is_written(tmp_path: Path, monkeypatch:
     assert path.read_bytes() == b'{"number": 1}\n'
 
 
+def test_a_file_that_others_can_read_stays_an_alarm_until_its_mode_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner is another user. The second attempt wrote into it, behind a line that was cut, and ended the alarm."""
+    monkeypatch.setattr("canal_ha.server.audit_file.AGAIN_S", 0.01)
+    tries: list[int] = []
+
+    def refuse(_descriptor: int, mode: int) -> None:
+        tries.append(mode)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    path = tmp_path / "audit.log"
+    path.write_bytes(b'{"num')
+    path.chmod(0o644)
+    file = AuditFile(path)
+    file.start()
+    file.write(b'{"number": 2}\n')
+    until(lambda: len(tries) > 2, seconds=5.0, what="the third attempt")
+    assert "0644" in file.problem
+    assert path.read_bytes() == b'{"num'
+    path.chmod(0o600)
+    until(lambda: not file.problem, what="the end of the problem")
+    file.close()
+    assert path.read_bytes() == b'{"num\n{"number": 2}\n'
+
+
 def test_a_pipe_keeps_its_mode(tmp_path: Path) -> None:
     """What is no regular file belongs to somebody else: the node writes to it and leaves its mode."""
     path = tmp_path / "pipe"
