@@ -68,7 +68,7 @@ class Entrance:
         if account is not None:
             return account
         account = accounts.named(name)
-        key, origin, now = account.name if account else "", origin_of(peer), self._clock.seconds()
+        key, origin, now = account.name if account else name, origin_of(peer), self._clock.seconds()
         wait_s = self._lockout.wait_s(key, origin, now)
         if wait_s:
             self.refusals["locked_out"] += 1

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from canal_ha.accounts.lockout import FORGOTTEN_AFTER_S, FREE_FAILURES, KEPT, LONGEST_WAIT_S, Lockout
+from canal_ha.accounts.lockout import (
+    FORGOTTEN_AFTER_S,
+    FREE_FAILURES,
+    LONGEST_WAIT_S,
+    NAMES_KEPT,
+    ORIGINS_KEPT,
+    Lockout,
+)
 
 
 def test_the_wait_doubles_up_to_a_minute_and_ends_with_a_login() -> None:
@@ -29,6 +36,22 @@ def test_failures_are_forgotten_and_bounded() -> None:
         lockout.failed("canal", "/10.0.0.9", 0.0)
     lockout.failed("canal", "/10.0.0.9", FORGOTTEN_AFTER_S + 1)
     assert not lockout.wait_s("canal", "/10.0.0.9", FORGOTTEN_AFTER_S + 1)
-    for number in range(2 * KEPT):
+    for number in range(2 * ORIGINS_KEPT):
         lockout.failed("canal", f"/{number}", 0.0)
-    assert len(lockout) == KEPT
+    assert len(lockout) == ORIGINS_KEPT
+
+
+def test_names_are_bounded_and_forgotten() -> None:
+    """Names beyond a number share one count, which a login does not end, and they have their own again later."""
+    lockout = Lockout()
+    for number in range(2 * NAMES_KEPT):
+        lockout.failed(f"{number}" * 1000, "/10.0.0.9", 0.0)
+    assert lockout.wait_s("other", "/10.0.0.9", 0.0) == LONGEST_WAIT_S
+    lockout.succeeded("other", "/10.0.0.9")
+    assert lockout.wait_s("other", "/10.0.0.9", 0.0) == LONGEST_WAIT_S
+    assert len(lockout) == NAMES_KEPT + 1
+    assert not lockout.wait_s("0" * 1000, "/10.0.0.9", 0.0)
+    later = FORGOTTEN_AFTER_S + 1
+    lockout.failed("other", "/10.0.0.9", later)
+    assert not lockout.wait_s("other", "/10.0.0.9", later)
+    assert len(lockout) == 1

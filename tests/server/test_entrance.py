@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, AccountRole, Accounts
-from canal_ha.accounts.lockout import FREE_FAILURES
+from canal_ha.accounts.lockout import FREE_FAILURES, NAMES_KEPT
 from canal_ha.accounts.parse import of_properties
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
 from canal_ha.model.identity import ClientIdentity
@@ -92,14 +92,40 @@ def test_a_guesser_waits_and_the_owner_elsewhere_does_not() -> None:
     assert entrance.refusals == {"login_failed": FREE_FAILURES, "locked_out": 1}
 
 
-def test_made_up_names_share_one_wait() -> None:
-    """A peer that changes the name with each guess waits as well."""
+@pytest.mark.parametrize("others", [0, 1, FREE_FAILURES, 2 * NAMES_KEPT, 1000])
+def test_a_wait_does_not_tell_which_accounts_exist(others: int) -> None:
+    """Behind any number of failures with made-up names, an existing name is answered as one that does not exist."""
+
+    def answers(name: str) -> list[str]:
+        made = visitor(reader("shop", "pw"))
+        return [
+            _answer(made, each).replace(name, "NAME")
+            for each in (*(f"guess{number}" for number in range(others)), *([name] * (FREE_FAILURES + 2)))
+        ]
+
+    assert answers("shop") == answers("nobody")
+
+
+def _answer(made: Visitor, name: str) -> str:
+    with pytest.raises((LoginRefused, Busy)) as caught:
+        made.log_in(name, token("x"), SEED)
+    return str(caught.value)
+
+
+def test_a_client_with_the_name_of_no_account_locks_out_nobody_else_at_its_address() -> None:
+    """An account was removed, and its clients go on behind the address of others."""
     made = visitor(reader("shop", "pw"))
-    for number in range(FREE_FAILURES):
-        with pytest.raises(LoginRefused):
-            made.log_in(f"guess{number}", token("x"), SEED)
-    with pytest.raises(Busy):
-        made.log_in("another", token("x"), SEED)
+    told = [_answer(made, "removed") for _ in range(FREE_FAILURES + 1)]
+    assert "too many failed logins" in told[-1]
+    made.log_in("shop", token("pw"), SEED)
+
+
+def test_made_up_names_share_one_wait() -> None:
+    """A peer that changes the name with each guess waits as well, also if an account serves every name."""
+    for account, free in ((reader("shop", "pw"), NAMES_KEPT + FREE_FAILURES), (reader("", "pw"), FREE_FAILURES)):
+        made = visitor(account)
+        told = [_answer(made, f"guess{number}") for number in range(free + 1)]
+        assert ["too many" in text for text in told] == [False] * free + [True]
 
 
 def test_rights_follow_the_accounts_of_the_moment() -> None:
