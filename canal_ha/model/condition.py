@@ -3,15 +3,21 @@
 Whoever may start a snapshot of a destination writes it, and it runs with the rights of the destination's account. So it
 may name only columns of its own table: then it can neither read other data into a stream nor ask about it. Every word
 counts as a name, because a server accepts some words as both.
+
+If columns of the table are hidden from the client, a name must be that of another column, in the table's own spelling
+but for the case of ASCII letters. Servers find a column under more names: `_rowid` is a key of one integer, `emaİl` is
+`email`, and MySQL looks up the columns of a table with more than 32 of them without regard to accents.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Collection, Iterator
+from string import ascii_lowercase, ascii_uppercase
 
 from canal_ha.errors import SnapshotRefused
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.excerpt import excerpt, printable, some
 
 _BLANK = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(
@@ -46,10 +52,49 @@ _FUNCTIONS = (  # of their arguments alone
     "UTC_TIMESTAMP WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK"
 )
 _BEFORE_BRACKETS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS}".split())
+_OTHER_WORDS = (  # constants, units of time, and words between the arguments of CAST, CONVERT, MATCH and TRIM
+    "NULL TRUE FALSE UNKNOWN B N X BOTH LEADING TRAILING FROM CHARACTER CHARSET SET DOUBLE PRECISION FLOAT INT INTEGER "
+    "JSON REAL MEMBER BOOLEAN MODE NATURAL LANGUAGE QUERY EXPANSION RETURNING "
+    "DAY_HOUR DAY_MICROSECOND DAY_MINUTE DAY_SECOND HOUR_MICROSECOND HOUR_MINUTE HOUR_SECOND MINUTE_MICROSECOND "
+    "MINUTE_SECOND SECOND_MICROSECOND YEAR_MONTH"
+)
+_WORDS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS} {_OTHER_WORDS}".lower().split())
+_NUMBER = re.compile("[0-9]+(e[0-9]*)?|0x[0-9a-f]+|0b[01]+")
+_CHARSET = re.compile(  # or a collation of it, or the introducer of a text
+    "_?(ascii|big5|binary|cp[0-9]+|eucjpms|euckr|gb18030|gb2312|gbk|greek|hebrew|koi8[ru]|latin[0-9]|sjis|tis620|ucs2"
+    "|uca1400|ujis|utf16|utf16le|utf32|utf8|utf8mb3|utf8mb4)(_[a-z0-9]+)*"
+)
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def check_names(condition: str, table: str, columns: Collection[str], hidden: Collection[str]) -> None:
+    """Raise SnapshotRefused if a condition could ask about a hidden column.
+
+    table: `schema.table`.
+    columns: of the table.
+    hidden: those whose values the client does not see. If there is none, every name is right.
+    """
+    if not hidden:
+        return
+    names = names_in(condition)
+    without_accents = {_without_accents(name) for name in names}
+    if told := [column for column in hidden if _without_accents(column) in without_accents]:
+        raise SnapshotRefused(
+            f"{table}: the condition names {some(told)}, whose values the client does not see (a filter of"
+            " fields, or canal.instance.privacy): cancel the snapshot, and start it with another condition"
+        )
+    known = {name.translate(_LOWER) for name in (*columns, *table.split(".", 1))}
+    others = (name for name in sorted(names - known - _WORDS) if not _NUMBER.fullmatch(name))
+    if strange := [name for name in others if not _CHARSET.fullmatch(name)]:
+        raise SnapshotRefused(
+            f"{table}: the condition has {some(strange)}, which is neither a column of the table nor a word"
+            " that a condition on a table with hidden columns may have (a filter of fields, or canal.instance.privacy):"
+            " cancel the snapshot, and start it with a condition that spells the columns as the table does"
+        )
 
 
 def names_in(condition: str) -> frozenset[str]:
-    """Return every word and quoted name of a condition, in lower case: also the columns that it looks at.
+    """Return every word and quoted name of a condition, ASCII letters in lower case: also the columns that it looks at.
 
     Raises SnapshotRefused for a condition that could look at more than the columns of one row.
     """
@@ -64,7 +109,7 @@ def names_in(condition: str) -> frozenset[str]:
                 raise _refused(condition, f"it has the word {text}")
             name = found["word"] or found["quoted"].replace("``", "`")
             called = not dotted and text.upper() in _BEFORE_BRACKETS
-            names.add(name.lower())
+            names.add(name.translate(_LOWER))
         else:
             depth += {"(": 1, ")": -1}.get(text, 0)
             if depth < 0:
@@ -76,6 +121,11 @@ def names_in(condition: str) -> frozenset[str]:
     if depth:
         raise _refused(condition, "a bracket opens that none closes")
     return frozenset(names)
+
+
+def _without_accents(name: str) -> str:
+    parts = unicodedata.normalize("NFKD", name)
+    return "".join(each for each in parts if not unicodedata.combining(each)).lower()
 
 
 def _tokens(condition: str) -> Iterator[re.Match[str]]:

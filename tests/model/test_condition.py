@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.errors import SnapshotRefused
-from canal_ha.model.condition import names_in
+from canal_ha.model.condition import check_names, names_in
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, changed
 
 
@@ -60,3 +60,48 @@ def test_a_condition_that_reads_more_than_its_row_is_refused(condition: str, why
         changed("", request, "id1", 5)
     assert why in str(refused.value)
     assert str(refused.value).isprintable()
+
+
+HIDING = ("id", "email", "created", "größe", "Émile", "date")
+
+
+@pytest.mark.parametrize(
+    ("condition", "named"),
+    [
+        ("emaİl LIKE 'a%'", "email"),
+        ("`emaİl` LIKE 'a%'", "email"),
+        ("émail LIKE 'a%'", "email"),
+        ("users.`e\u0301mail` = 'a'", "email"),
+        ("_rowid BETWEEN 1000 AND 2000", "_rowid"),
+        ("shop.users._ROWID < 5", "_rowid"),
+        ("row_end > NOW()", "row_end"),
+        ("`_rowid` < 5 OR created > 0", "_rowid"),
+        ("GRÖSSE > 5", "gr\\xd6sse"),
+        ("hr.salaries.salary > 5", "hr, salaries, salary"),
+    ],
+)
+def test_a_condition_asks_for_a_hidden_column_under_no_other_name(condition: str, named: str) -> None:
+    """Servers know a column under more names than its own, and the rows that come would tell its values."""
+    with pytest.raises(SnapshotRefused) as refused:
+        check_names(condition, "shop.users", HIDING, ["id", "email"])
+    assert f" {named}, " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "Created >= DATE_SUB(NOW(), INTERVAL '1:2' HOUR_MINUTE) AND `created` IS NOT NULL",
+        "größe IN (1, 2.5e3, 1e+5, 0x41, x'41', b'01', TRUE) AND gRößE > 0 AND Émile = N'x'",
+        "shop.users.created = 1 AND Users.created <> 2 AND TRIM(LEADING 'x' FROM created) = 'y'",
+        "created = _utf8mb4'x' COLLATE utf8mb4_0900_ai_ci OR CONVERT(created USING latin1) = 'email'",
+        "CAST(created AS SIGNED INTEGER) % 4 = 0 AND date > DATE '2026-01-01'",
+    ],
+)
+def test_a_condition_on_a_table_with_hidden_columns_has_all_other_columns(condition: str) -> None:
+    """Also those with other letters than ASCII's, and the words of SQL."""
+    check_names(condition, "shop.users", HIDING, ["id", "email"])
+
+
+def test_a_condition_may_have_every_name_if_nothing_is_hidden() -> None:
+    """The server says which it does not know."""
+    check_names("_rowid > 5 AND émail = 'a'", "shop.users", HIDING, [])

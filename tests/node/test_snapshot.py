@@ -285,6 +285,9 @@ def test_a_condition_tells_no_values_of_a_hidden_column(
     asks = state(table, where={table: "`PHONE` LIKE '5%'"})
     with SnapshotStream(source_server, rf"{database}\.t", asks, options=hiding(database)) as stream:
         assert f"{table}: the condition names Phone, whose values the client does not see" in stream.failed().error
+    other_name = state(table, where={table: "_rowid > 1"})
+    with SnapshotStream(source_server, rf"{database}\.t", other_name, options=hiding(database)) as stream:
+        assert f"{table}: the condition has _rowid, which is neither a column" in stream.failed().error
     fits = state(table, where={table: "id > 1"})
     with SnapshotStream(source_server, rf"{database}\.t", fits, options=hiding(database)) as stream:
         assert stream.done().rows == 1

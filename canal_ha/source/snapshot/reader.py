@@ -19,8 +19,7 @@ from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
 from canal_ha.model.buffers import Buffers
-from canal_ha.model.condition import names_in
-from canal_ha.model.excerpt import some
+from canal_ha.model.condition import check_names
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.snapshot import SnapshotState
@@ -272,15 +271,10 @@ class SnapshotReader:
         schema = target.table.schema
         condition = self._progress.state.where.get(target.name, "")
         columns = [each.name for each in schema.columns] if condition else []
-        protected = [
+        hidden = [
             column for column in columns if self._protection(schema.schema, schema.name, column) > Protection.NONE
         ]
-        named = names_in(condition) if protected else frozenset()
-        if told := [column for column in protected if column.lower() in named]:
-            raise SnapshotRefused(
-                f"{target.name}: the condition names {some(told)}, whose values the client does not see (a filter of"
-                " fields, or canal.instance.privacy): cancel the snapshot, and start it with another condition"
-            )
+        check_names(condition, target.name, columns, hidden)
 
     def _watching(self, table: str, key: TableKey) -> Watched:
         """Return what the windows on a table look for; the same for all of them."""
