@@ -63,6 +63,7 @@ from canal_ha.model.snapshot import (
     SnapshotRequest,
     SnapshotState,
     changed,
+    check_tables,
 )
 
 T = TypeVar("T")
@@ -414,6 +415,7 @@ class Instance:
         if cursor is None or stream is None:
             raise NotSubscribed(self.config.destination, client_id)
         if request.action in (SnapshotAction.START, SnapshotAction.ADD):
+            check_tables(request.tables)
             async with self._asking:
                 known = await self._snapshots.known_tables()
             client = ClientIdentity(self.config.destination, client_id, stream.filter, stream.within)

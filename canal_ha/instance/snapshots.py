@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -15,9 +15,16 @@ from canal_ha.instance.origin import Origin
 from canal_ha.meta.files import RunBlocking
 from canal_ha.model.excerpt import some
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.model.snapshot import InitialSnapshot, SnapshotAction, SnapshotRequest, SnapshotState, changed
+from canal_ha.model.snapshot import (
+    InitialSnapshot,
+    SnapshotAction,
+    SnapshotRequest,
+    SnapshotState,
+    changed,
+    check_tables,
+)
 
-Names = Sequence[tuple[str, str]]  # of tables: schema and name
+Known = Mapping[str, tuple[str, str]]  # schema and name of the source's tables, by `schema.table`
 
 
 class Snapshots:
@@ -43,38 +50,44 @@ class Snapshots:
 
         Raises SnapshotRefused, FilterInvalid, SourceUnavailable, SourceRefused.
         """
-        known = await self.known_tables()
         tables, client = wanted.tables, replace(identity, filter=identity.filter or wanted.filter)
-        if tables == ("*",):
-            tables = await self._kept(client, known)
+        every = tables == ("*",)
+        if not every:
+            check_tables(tables)
+        known = await self.known_tables()
+        if every:
+            tables = await self._kept(client, known.values())
         else:
             await self.check_kept(client, tables, known)
         return self.begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
 
-    async def check_kept(self, identity: ClientIdentity, tables: Sequence[str], known: Names) -> None:
+    async def check_kept(self, identity: ClientIdentity, tables: Sequence[str], known: Known) -> None:
         """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
 
         identity: the client, with its filter.
-        tables: `schema.table` each; those that the source does not show are left out.
+        tables: `schema.table` each; those that the source does not show are left to `begun`.
         known: the source's tables.
         """
-        shown = [(schema, table) for schema, table in known if f"{schema}.{table}" in tables]
-        kept = await self._kept(identity, shown)
-        if dropped := [name for name in tables if name not in kept and tuple(name.split(".", 1)) in shown]:
+        kept = set(await self._kept(identity, [known[name] for name in tables if name in known]))
+        if dropped := [name for name in tables if name not in kept and name in known]:
             raise SnapshotRefused(
                 f"{self._config.destination}: no row of {some(dropped)} would reach client id {identity.client_id},"
                 " because of its filter, the destination's, or its account's: leave it out, or subscribe with a filter"
                 " that keeps it"
             )
 
-    async def known_tables(self) -> Names:
+    async def known_tables(self) -> Known:
         """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
+
+        def asked() -> Known:
+            return {f"{schema}.{table}": (schema, table) for schema, table in self._origin.tables()}
+
         try:
-            return await self._run_blocking(self._origin.tables)
+            return await self._run_blocking(asked)
         except SnapshotRefused as refused:
             raise SnapshotRefused(f"{self._config.destination}: {refused}") from refused
 
-    def begun(self, request: SnapshotRequest, stored: str, known: Names) -> SnapshotState:
+    def begun(self, request: SnapshotRequest, stored: str, known: Known) -> SnapshotState:
         """Return the state of a snapshot that begins.
 
         request: to start it.
@@ -83,15 +96,14 @@ class Snapshots:
         Raises SnapshotRefused, also for a table that the source does not show.
         """
         state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
-        names = {f"{schema}.{table}" for schema, table in known}
-        if missing := [table for table in state.tables if table not in names]:
+        if missing := [table for table in state.tables if table not in known]:
             raise SnapshotRefused(
                 f"{self._config.destination}: the source shows no table {some(missing)}: check the name with its letter"
                 " case, or GRANT SELECT on it"
             )
         return state
 
-    async def _kept(self, identity: ClientIdentity, names: Names) -> tuple[str, ...]:
+    async def _kept(self, identity: ClientIdentity, names: Collection[tuple[str, str]]) -> tuple[str, ...]:
         """Return those tables that the client's filter keeps."""
         config = self._config
 

@@ -10,8 +10,11 @@ from typing import Any
 
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.condition import names_in
+from canal_ha.model.excerpt import excerpt
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
+MOST_TABLES = 5000  # of a request
+_NAME_CHARACTERS = 200  # of schema.table; a server allows 64 of each
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
 # of the text unless they are set: older nodes do not know them
 _LEFT_OUT = ("ranges", "without_key", "attempt", "attempt_rows", "connections", "rows_per_s_most")
@@ -269,15 +272,22 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
     raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
 
 
-def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
-    if not request.tables:
+def check_tables(tables: Sequence[str]) -> None:
+    """Raise SnapshotRefused if somebody names no table, too many, one twice, or something else."""
+    if not tables:
         raise SnapshotRefused("name at least one table, as schema.table")
-    if len(set(request.tables)) < len(request.tables):
+    if len(tables) > MOST_TABLES:
+        raise SnapshotRefused(f"{len(tables)} tables; a snapshot takes at most {MOST_TABLES} at a time")
+    if len(set(tables)) < len(tables):
         raise SnapshotRefused("a table is named twice")
-    for table in request.tables:
+    for table in tables:
         schema, dot, name = table.partition(".")
-        if not (schema and dot and name):
-            raise SnapshotRefused(f"{table} is no table: write schema.table")
+        if not (schema and dot and name) or len(table) > _NAME_CHARACTERS:
+            raise SnapshotRefused(f"{excerpt(table)} is no table: write schema.table")
+
+
+def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
+    check_tables(request.tables)
     for table in request.where.keys() - set(request.tables):
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
     for condition in request.where.values():

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 
 from canal_ha.errors import NotSubscribed, SnapshotRefused
+from canal_ha.instance.one_at_a_time import OneAtATime
+from canal_ha.instance.snapshots import Snapshots
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.privacy import Within
-from canal_ha.model.snapshot import InitialSnapshot, SnapshotAction, SnapshotPhase, SnapshotRequest, SnapshotState
+from canal_ha.model.snapshot import (
+    MOST_TABLES,
+    InitialSnapshot,
+    SnapshotAction,
+    SnapshotPhase,
+    SnapshotRequest,
+    SnapshotState,
+)
+from tests.instance.origin import PlainOrigin
 from tests.instance.test_regained import OneNode, rows
 from tests.instance.test_stream import now
 
@@ -66,6 +78,47 @@ def test_a_table_outside_the_accounts_filter_is_refused(node: OneNode) -> None:
     now(node.embedded.subscribe(replace(CLIENT, within=Within(r"shop\..*"))))
     with pytest.raises(SnapshotRefused, match=r"no row of other\.t would reach"):
         ask(node, SnapshotAction.START, "other.t")
+
+
+class ManyTables(PlainOrigin):
+    """A source with 50,000 tables that counts how often it is asked for them."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        pass
+
+    def tables(self) -> list[tuple[str, str]]:
+        self.asked += 1
+        return [(f"t{number // 20:04}", f"u{number % 20:02}") for number in range(50_000)]
+
+
+def test_thousands_of_named_tables_do_not_block_the_reactor(node: OneNode) -> None:
+    """Neither beside 50,000 tables of the source. More than MOST_TABLES, and no tables, are refused before it is asked.
+
+    One packet held the reactor for three seconds.
+    """
+    origin, in_pool_s = ManyTables(), 0.0
+
+    def pool(call: Callable[[], Any], /) -> Deferred[Any]:
+        nonlocal in_pool_s
+        began = time.thread_time()
+        result = call()
+        in_pool_s += time.thread_time() - began
+        return succeed(result)
+
+    snapshots = Snapshots(node.instance.config, origin, pool, OneAtATime(Clock()))
+    names = [f"s.{number}" for number in range(MOST_TABLES + 1)]
+    for tables, why in ((names, "5001 tables"), ([*names[:9], "x"], "x is no table"), (["a." + 200 * "b"], "no table")):
+        with pytest.raises(SnapshotRefused, match=why):
+            now(snapshots.initial(CLIENT, InitialSnapshot(tuple(tables))))
+    assert origin.asked == 0
+    existing = [f"{schema}.{table}" for schema, table in origin.tables()[: MOST_TABLES // 2]]
+    wanted = InitialSnapshot((*existing, *names[: MOST_TABLES // 2]))
+    began = time.thread_time()
+    with pytest.raises(SnapshotRefused, match="take fewer tables"):
+        now(snapshots.initial(CLIENT, wanted))
+    assert time.thread_time() - began - in_pool_s < 0.1
 
 
 def test_requests_for_snapshots_take_one_thread_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
