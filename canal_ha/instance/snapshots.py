@@ -65,15 +65,18 @@ class Snapshots:
         """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
 
         identity: the client, with its filter.
-        tables: `schema.table` each; those that the source does not show are left to `begun`.
+        tables: `schema.table` each. Those that the source does not show are left to `begun`, unless the account has a
+            filter: it gets the same answer for them, so it cannot learn which tables there are outside its filter.
         known: the source's tables.
         """
         kept = set(await self._kept(identity, [known[name] for name in tables if name in known]))
-        if dropped := [name for name in tables if name not in kept and name in known]:
+        limited = bool(identity.within.filter)
+        if dropped := [name for name in tables if name not in kept and (limited or name in known)]:
+            unknown = ", or because the source shows no such table" if limited else ""
             raise SnapshotRefused(
                 f"{self._config.destination}: no row of {some(dropped)} would reach client id {identity.client_id},"
-                " because of its filter, the destination's, or its account's: leave it out, or subscribe with a filter"
-                " that keeps it"
+                f" because of its filter, the destination's, or its account's{unknown}: leave it out, or subscribe with"
+                " a filter that keeps it"
             )
 
     async def known_tables(self) -> Known:

@@ -80,6 +80,23 @@ def test_a_table_outside_the_accounts_filter_is_refused(node: OneNode) -> None:
         ask(node, SnapshotAction.START, "other.t")
 
 
+def test_an_account_cannot_learn_which_tables_there_are_outside_its_filter(node: OneNode) -> None:
+    """A table that exists and one that does not get the same answer, also beside one that the account may read."""
+    within = replace(CLIENT, within=Within(r"shop\.orders"))
+    answers = []
+    for table in ("other.t", "other.u"):
+        with pytest.raises(SnapshotRefused) as refused:
+            now(node.embedded.subscribe(within, snapshot=InitialSnapshot(("shop.orders", table))))
+        answers.append(str(refused.value).replace(table, "TABLE"))
+    assert answers[0] == answers[1]
+    now(node.embedded.subscribe(within))
+    for table in ("other.t", "other.u"):
+        with pytest.raises(SnapshotRefused) as refused:
+            ask(node, SnapshotAction.START, "shop.orders", table)
+        answers.append(str(refused.value).replace(table, "TABLE"))
+    assert answers[2:] == answers[:2]
+
+
 class ManyTables(PlainOrigin):
     """A source with 50,000 tables that counts how often it is asked for them."""
 
