@@ -19,6 +19,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotRequest, SnapshotState
 
 T = TypeVar("T")
@@ -138,13 +139,13 @@ class Embedded:
         connected = partial(self._connected, destination, client_id)
         return await self._here(destination).delete_cursor(client_id, connected, dry_run=dry_run)
 
-    async def tables(self, destination: str) -> Sequence[tuple[str, str]]:
+    async def tables(self, destination: str, within: Within) -> Sequence[tuple[str, str]]:
         """See Instance.tables. Raises NotRunningHere."""
-        return await self._here(destination).tables()
+        return await self._here(destination).tables(within)
 
-    async def definition(self, destination: str, schema: str, table: str) -> str | None:
+    async def definition(self, destination: str, schema: str, table: str, within: Within) -> str | None:
         """See Instance.definition. Raises NotRunningHere."""
-        return await self._here(destination).definition(schema, table)
+        return await self._here(destination).definition(schema, table, within)
 
     async def subscribe(
         self,

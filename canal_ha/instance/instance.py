@@ -41,6 +41,7 @@ from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.round_queue import RoundQueue
+from canal_ha.instance.shown_tables import shown_definition, shown_tables
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Stream, StreamState
@@ -55,7 +56,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.model.privacy import ANYTHING, NO_RULES, ColumnRules
+from canal_ha.model.privacy import ANYTHING, NO_RULES, ColumnRules, Within
 from canal_ha.model.snapshot import (
     NO_SNAPSHOT,
     InitialSnapshot,
@@ -391,17 +392,17 @@ class Instance:
         """Return how many entries the client's batches in flight have. Raises NotSubscribed, NotRunningHere."""
         return self._subscribed(identity).entries_in_flight
 
-    async def tables(self) -> Sequence[tuple[str, str]]:
-        """Return schema and name of the source's tables. Raises what Origin.tables raises."""
+    async def tables(self, within: Within) -> Sequence[tuple[str, str]]:
+        """See shown_tables."""
         self._check()
         async with self._asking:
-            return await self._run_blocking(self._origin.tables)
+            return await self._run_blocking(lambda: shown_tables(self._origin, within))
 
-    async def definition(self, schema: str, table: str) -> str | None:
-        """See Origin.definition."""
+    async def definition(self, schema: str, table: str, within: Within) -> str | None:
+        """See shown_definition."""
         self._check()
         async with self._asking:
-            return await self._run_blocking(lambda: self._origin.definition(schema, table))
+            return await self._run_blocking(lambda: shown_definition(self._origin, within, schema, table))
 
     async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
         """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.

@@ -70,10 +70,11 @@ def reports_of(
     async def tables(destination: str, guest: Guest, query: Query) -> dict[str, Any]:
         table = query.get("table", "")
         if not table:
-            names = await embedded.tables(destination)
+            names = await embedded.tables(destination, guest.account.within)
             return {"destination": destination, "tables": sorted(f"{schema}.{name}" for schema, name in names)}
         schema, _, name = table.partition(".")
-        definition = await embedded.definition(destination, schema, name) if name else None
+        within = guest.account.within
+        definition = await embedded.definition(destination, schema, name, within) if name else None
         if definition is None:
             raise LocalProtocolError(f"the source of {destination} shows no table {table}: write schema.table")
         return {"destination": destination, "table": table, "definition": definition}
