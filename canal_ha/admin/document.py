@@ -15,6 +15,7 @@ from canal_ha.accounts.account import Account
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.position import LogPosition
 from canal_ha.model.unready import Unready
 from canal_ha.version import VERSION
 
@@ -102,12 +103,17 @@ def status_document(
 
 
 def _plain(value: Any) -> Any:
-    """Return a dataclass and all in it as JSON values. `asdict` copies every value too, which takes longer."""
+    """Return a dataclass and all in it as JSON values, positions without what not everybody may see.
+
+    `asdict` copies every value too, which takes longer.
+    """
     kind = type(value)
     if kind in _SCALARS:
         return value
     if kind is tuple:
         return [_plain(each) for each in value]
+    if kind is LogPosition:
+        value = value.public
     names = _names(kind)  # type: ignore[arg-type] # mypy looks for the hash of an instance
     return {name: _plain(getattr(value, name)) for name in names} if names else value
 

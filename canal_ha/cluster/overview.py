@@ -57,7 +57,7 @@ class StreamView:
 class ClientView:
     """One client id.
 
-    cursor: as in ZooKeeper.
+    cursor: as in ZooKeeper, see LogPosition.public.
     active: address of the active process; "" if none. Clients without ZooKeeper do not appear here.
     stream: None if the running node does not report it.
     """
@@ -214,7 +214,7 @@ def _client(client_id: int, found: Sequence[tuple[str, Znode | ZnodeDenied | Non
     position = None
     if cursor is not None and cursor.data:
         try:
-            position = LogPosition.from_json(_content(cursor))
+            position = LogPosition.from_json(_content(cursor)).public
         except ValueError as error:
             problem = f"{found[1][0]} cannot be read: {error}"
     return ClientView(client_id, _content(stored), position, active.address if active else "", problem=problem)

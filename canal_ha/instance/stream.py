@@ -665,7 +665,7 @@ class Stream:
             "filter": self._filter,
             "state": self.state.value,
             "error": str(self.error or ""),
-            "cursor": cursor and replace(cursor, snapshot=""),
+            "cursor": cursor,
             "snapshot": snapshot and {**snapshot.facts(), **self._snapshot_rate.of(snapshot)},
             "batches": self._batches.ids,
             "waiting": len(self._waiting),

@@ -103,6 +103,16 @@ class LogPosition:
             return (self,)
         return tuple(sorted((replace(self, others=(), mark="", snapshot=""), *self.others), key=lambda each: each.part))
 
+    @property
+    def public(self) -> LogPosition:
+        """The places as everybody may see them who may see the status.
+
+        A trail and origins have hashes of rows without a key, so values can be guessed; a snapshot has keys of rows; a
+        mark is the client's own text.
+        """
+        others = tuple(each.public for each in self.others)
+        return replace(self, trail="", origins="", mark="", snapshot="", others=others)
+
     def of(self, part: int) -> LogPosition | None:
         """Return the position of the source with this number alone; None if it is not included."""
         return next((each for each in self.parts if each.part == part), None)

@@ -337,7 +337,7 @@ def accepted(cursor: LogPosition | None = None) -> bytes:
     """Build a successful ACK, whose body is empty without a cursor. cursor: for a client that asked for it."""
     if cursor is None:
         return _server_frame(pb.ACK, pb.Ack())
-    sent = replace(cursor, trail="", origins="", snapshot=told(cursor.snapshot))  # the client has no use for the rest
+    sent = replace(cursor.public, mark=cursor.mark, snapshot=told(cursor.snapshot))  # both are the client's own
     return _server_frame(pb.ACK, pb.Ack(cursor=sent.to_json(with_type=False)))
 
 

@@ -27,7 +27,11 @@ OBJECTS: tuple[tuple[str, str, type], ...] = (
     ("destinations[].streams[].parts[]", "The sources of a stream that merges several.", PartStatus),
     ("destinations[].queue", "Where the changes go with canal.serverMode = kafka.", QueueStatus),
     ("destinations[].readers[]", "The connections that read a destination.", ReaderStatus),
-    ("Positions", "Wherever a field is a position, it is null or this object.", LogPosition),
+    (
+        "Positions",
+        "A field that is a position is null or this object; `trail`, `origins`, `mark` and `snapshot` are empty.",
+        LogPosition,
+    ),
 )
 """(where in the document, what it is, class)."""
 

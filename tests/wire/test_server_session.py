@@ -265,7 +265,8 @@ def test_a_peer_that_sends_ahead_without_end_is_stopped() -> None:
 
 def test_a_cursor_is_told_to_whom_asks_for_it_alone() -> None:
     """A client that does not ask for its cursor gets canal's bytes; one that asks gets the cursor without its trail."""
-    cursor = LogPosition("bin.000001", 4, mark="spool a", trail="long", origins="longer")
+    other = LogPosition("bin.000007", 4, part=2, trail="long", origins="longer")
+    cursor = LogPosition("bin.000001", 4, mark="spool a", trail="long", origins="longer", part=1, others=(other,))
     made = authenticated()
     made.receive(client_frame(pb.SUBSCRIPTION, pb.Sub(**ME)))
     assert made.next() == Subscribe(EXAMPLE)
@@ -275,6 +276,7 @@ def test_a_cursor_is_told_to_whom_asks_for_it_alone() -> None:
     told = pb.Ack.FromString(pb.Packet.FromString(b"".join(made.subscribed(cursor).pieces)[4:]).body).cursor
     found = LogPosition.from_json(told)
     assert (found, found.mark, found.trail, found.origins) == (cursor, "spool a", "", "")
+    assert "long" not in told
 
 
 def test_a_mark_comes_with_an_ack_and_is_bounded() -> None:
