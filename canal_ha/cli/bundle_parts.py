@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -24,6 +25,8 @@ from canal_ha.config.model import CanalConfig, ZooKeeperAccess
 from canal_ha.decode import kernel
 from canal_ha.errors import CanalError
 from canal_ha.model.excerpt import message
+from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import told
 from canal_ha.version import VERSION
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -34,7 +37,8 @@ ZNODES_MOST = 5000
 ZNODE_BYTES = 4096  # of its text
 ZNODES_S = 60.0
 METRICS_BYTES = 4 << 20
-_READ = {"cursor", "running", "filter", "source", "parse", "paused"}
+_READ = {"running", "filter", "source", "paused"}
+_POSITIONS = {"cursor", "parse"}
 _MEMBERS = {"cluster", "nodes"}  # the nodes below them
 
 
@@ -102,7 +106,7 @@ def of_cluster(bundle: Bundle, servers: str, zk_access: ZooKeeperAccess, access:
                 bundle.add_json("cluster.json", document_of(look(znodes, access)))
             except CanalError as error:
                 bundle.problem("cluster.json", error)
-            bundle.add_json("znodes.json", dict(_znodes(znodes, bundle)))
+            bundle.add_json("znodes.json", dict(znodes_of(znodes, bundle)))
     except CanalError as error:
         bundle.problem("znodes.json", error)
 
@@ -149,7 +153,7 @@ def _metrics(bundle: Bundle, config: CanalConfig, access: HttpAccess) -> None:
         bundle.problem("metrics.txt", f"{url}: {getattr(error, 'reason', None) or error}")
 
 
-def _znodes(znodes: BlockingZnodes, bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
+def znodes_of(znodes: BlockingZnodes, bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield path, figures and, for those of this tree, the text of each znode below /otter/canal, level by level."""
     until = time.monotonic() + ZNODES_S
     left, seen = deque([tree.ROOT]), 0
@@ -171,6 +175,18 @@ def _znodes(znodes: BlockingZnodes, bundle: Bundle) -> Iterator[tuple[str, dict[
             continue
         found: dict[str, Any] = {"version": node.version, "bytes": len(node.data), "ephemeral": bool(node.owner)}
         *_, parent, name = path.split("/")
-        if name in _READ or parent in _MEMBERS:
+        if name in _POSITIONS and node.data:
+            found |= _position(node.data)
+        elif name in _READ or parent in _MEMBERS:
             found["text"] = node.data[:ZNODE_BYTES].decode(errors="backslashreplace")
         yield path, found
+
+
+def _position(data: bytes) -> dict[str, str]:
+    """Return the text of a position without hashes and keys of rows. One that cannot be read may have both."""
+    try:
+        at = LogPosition.from_json(data.decode(errors="replace"))
+        shown = replace(at.public, snapshot=told(at.snapshot))
+        return {"text": shown.to_json(with_type=True)[:ZNODE_BYTES]}
+    except ValueError as error:
+        return {"error": f"it cannot be read: {error}"}

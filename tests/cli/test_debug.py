@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import stat
 import tarfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli import bundle as module
 from canal_ha.cli.bundle import Bundle
+from canal_ha.cli.bundle_parts import znodes_of
 from canal_ha.cli.main import group
 from canal_ha.config.effective import secrets_of
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import LocalProtocolError
+from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotRange, SnapshotState
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import SetData
+from canal_ha.zookeeper.operations import SetData, Znode
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
 from tests.leaks import in_text
@@ -48,6 +52,41 @@ def of_a_profile(servers: str, auth: str, directory: Path, monkeypatch: pytest.M
     assert ended.exit_code == 0, ended.output
     found: dict[str, Any] = json.loads(members(out)["znodes.json"])
     return found
+
+
+class ThreeZnodes:
+    """A cursor, the position of `parse` and a cursor that cannot be read, in the place of BlockingZnodes."""
+
+    def __init__(self, position: str) -> None:
+        self._texts = {
+            tree.cursor("shop", 1001): position,
+            tree.parse("shop"): position,
+            tree.cursor("shop", 1002): position.replace("{", "{{", 1),
+        }
+
+    def get(self, path: str) -> Znode | None:
+        """See BlockingZnodes."""
+        return Znode(self._texts.get(path, "").encode(), 3)
+
+    def children(self, path: str) -> list[str]:
+        """See BlockingZnodes."""
+        below = (each[len(path) + 1 :] for each in self._texts if each.startswith(f"{path}/"))
+        return sorted({each.partition("/")[0] for each in below})
+
+
+def test_a_bundle_has_no_keys_and_no_hashes_of_rows() -> None:
+    """The state of a snapshot has keys of rows in its cursor, and the trail hashes. The places and the phase remain."""
+    ranges = (SnapshotRange(0, ("0x736563726574",), ("0x736563726574",)),)
+    snapshot = SnapshotState("ab12", ("shop.users",), ranges=ranges)
+    at = LogPosition("bin.000001", 4, trail="hash", origins="hash", mark="mark", snapshot=snapshot.text)
+    found = dict(znodes_of(cast(Any, ThreeZnodes(at.to_json(with_type=True))), Bundle()))
+    text = json.dumps(found)
+    assert all(secret not in text for secret in ("736563726574", "hash", '"mark'))
+    for path in (tree.cursor("shop", 1001), tree.parse("shop")):
+        shown = LogPosition.from_json(found[path]["text"])
+        assert shown == at
+        assert SnapshotState.from_text(shown.snapshot) == replace(snapshot, ranges=())
+    assert found[tree.cursor("shop", 1002)]["error"].startswith("it cannot be read: ")
 
 
 @pytest.mark.real
