@@ -74,7 +74,7 @@ def of_properties(user: str, passwd: str) -> tuple[Account, ...]:
     passwd: hex of SHA1(SHA1(password)).
     """
     if user and not passwd:
-        raise ConfigError("canal.properties", "canal.passwd", passwd, f"a password for canal.user = {user}")
+        raise ConfigError("canal.properties", "canal.passwd", passwd, "a password, because canal.user is set")
     if not passwd:
         return ()
     if not _HASH.fullmatch(passwd):

@@ -12,17 +12,11 @@ from canal_ha.config.keys import Key, KeyFile
 from canal_ha.config.live import DEFAULT, same_value, setting_of
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.config.properties import HIDDEN, Layers, Setting, parse, references
+from canal_ha.config.secret_names import is_of_canal, is_secret_name
 
 _OF_QUEUE = (*queue.OLD_NAMES, *queue.OLD_NAMES.values(), *queue.OTHER_NAMES.values())
 _GROUP = re.compile(keys.GROUP)
 _OVERRIDE = re.compile(keys.OVERRIDE)
-_OPEN = re.compile(
-    r"(?!.*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$))"
-    r"(canal|kafka|rocketmq|rabbitmq|pulsarmq)\..*",
-    re.IGNORECASE,
-)
-"""Further keys whose values are shown. The value of any other key can be part of a password, through a placeholder."""
-
 _PASSWORD_INSIDE = re.compile(
     r"""^[^:/\s]+:([^/\s].*)$|://[^/@\s]*:([^/@\s]*)@|passw(?:or)?d\s*=\s*["']?([^"'&;\s]+)""", re.I
 )
@@ -110,7 +104,15 @@ def _destination(config: CanalConfig, instance: InstanceConfig, layers: Layers) 
 def is_secret(name: str) -> bool:
     """Return whether nobody should see the value of a key, known or not."""
     key = keys.BY_NAME.get(name)
-    return key.secret if key else not _OPEN.fullmatch(name)
+    return key.secret if key else not _is_open(name)
+
+
+def _is_open(name: str) -> bool:
+    """Return whether the value of a key that is not in keys.py is shown.
+
+    The value of any key that is not canal's can be part of a password, through a placeholder.
+    """
+    return is_of_canal(name) and not is_secret_name(name)
 
 
 def shown_text(text: str) -> str:
@@ -125,7 +127,7 @@ def _others(names: Iterable[str], layers: Layers) -> Iterator[EffectiveValue]:
         found = None if name in keys.BY_NAME else layers.find(name)
         written = layers.written(name)
         if found and written and found.text:
-            secret = not _OPEN.fullmatch(name) or bool(references(written.text))
+            secret = not _is_open(name) or bool(references(written.text))
             yield EffectiveValue(name, found.shown(secret=secret), found.origin)
 
 

@@ -105,15 +105,15 @@ PASSWD = _node(
     secret=True,
 )
 ACCOUNTS_FILE = _node(
-    "canal.accounts.file", kinds.text(), "", "TOML file of accounts; read again when it changes", "file"
+    "canal.accounts.file", kinds.path(), "", "TOML file of accounts; read again when it changes", "file"
 )
 TLS_CERT = _node(
-    "canal.tls.cert", kinds.text(), "", "PEM file of the node's certificate, with its chain; blank: no TLS", "file"
+    "canal.tls.cert", kinds.path(), "", "PEM file of the node's certificate, with its chain; blank: no TLS", "file"
 )
-TLS_KEY = _node("canal.tls.key", kinds.text(), "", "PEM file of its key; blank: the certificate's file", "file")
+TLS_KEY = _node("canal.tls.key", kinds.path(), "", "PEM file of its key; blank: the certificate's file", "file")
 TLS_CA = _node(
     "canal.tls.ca",
-    kinds.text(),
+    kinds.path(),
     "",
     "PEM file of the authorities of client certificates, which can name an account; blank: clients need none. The page"
     " of a node checks the certificates of other nodes with it too",
@@ -221,14 +221,14 @@ AUDIT = _node(
 )
 AUDIT_FILE = _node(
     "canal.audit.file",
-    kinds.text(),
+    kinds.path(),
     "",
     "the audit log; blank: audit/audit.log in canal.log.dir. It rotates as the logs do",
     "file",
 )
 ALARM_FILE = _node(
     "canal.alarm.file",
-    kinds.text(),
+    kinds.path(),
     "",
     "TOML file of handlers that tell people about alarms; blank: the log and the status alone",
     "file",
@@ -316,11 +316,11 @@ ZK_WORLD_READ = _node(
 )
 ZK_TLS = _node("canal.zookeeper.tls", kinds.switch(), "false", "TLS to ZooKeeper; also if one of its files is set")
 ZK_TLS_CA = _node(
-    "canal.zookeeper.tls.ca", kinds.text(), "", "authorities of the ZooKeeper servers; blank: the system's", "PEM file"
+    "canal.zookeeper.tls.ca", kinds.path(), "", "authorities of the ZooKeeper servers; blank: the system's", "PEM file"
 )
-ZK_TLS_CERT = _node("canal.zookeeper.tls.cert", kinds.text(), "", "certificate of this node for ZooKeeper", "PEM file")
+ZK_TLS_CERT = _node("canal.zookeeper.tls.cert", kinds.path(), "", "certificate of this node for ZooKeeper", "PEM file")
 ZK_TLS_KEY = _node(
-    "canal.zookeeper.tls.key", kinds.text(), "", "its private key; blank: it is in the same file", "PEM file"
+    "canal.zookeeper.tls.key", kinds.path(), "", "its private key; blank: it is in the same file", "PEM file"
 )
 
 # ---- placement
@@ -678,11 +678,11 @@ TSDB_SSL_MODE = _shared(
     "instance.tsdb.sslMode", kinds.word(*SSL_MODES), "PREFERRED", "TLS to the database in tsdb.url, as master.sslMode"
 )
 TSDB_SSL_CA = _shared(
-    "instance.tsdb.ssl.ca", kinds.text(), "", "certificates of the trusted authorities of that database", "PEM file"
+    "instance.tsdb.ssl.ca", kinds.path(), "", "certificates of the trusted authorities of that database", "PEM file"
 )
-TSDB_SSL_CERT = _shared("instance.tsdb.ssl.cert", kinds.text(), "", "client certificate for that database", "PEM file")
+TSDB_SSL_CERT = _shared("instance.tsdb.ssl.cert", kinds.path(), "", "client certificate for that database", "PEM file")
 TSDB_SSL_KEY = _shared(
-    "instance.tsdb.ssl.key", kinds.text(), "", "private key of tsdb.ssl.cert; blank: it is in the same file", "PEM file"
+    "instance.tsdb.ssl.key", kinds.path(), "", "private key of tsdb.ssl.cert; blank: it is in the same file", "PEM file"
 )
 TSDB_INTERVAL = _shared(
     "instance.tsdb.snapshot.interval",
@@ -751,10 +751,10 @@ def _source(who: str, address: str) -> SourceKeys:
             "PREFERRED",
             "TLS: DISABLED, PREFERRED (if the server offers it), REQUIRED, VERIFY_CA or VERIFY_IDENTITY",
         ),
-        ssl_ca=_instance(f"{who}.ssl.ca", kinds.text(), "", "certificates of the trusted authorities", "PEM file"),
-        ssl_cert=_instance(f"{who}.ssl.cert", kinds.text(), "", "client certificate of canal-ha", "PEM file"),
+        ssl_ca=_instance(f"{who}.ssl.ca", kinds.path(), "", "certificates of the trusted authorities", "PEM file"),
+        ssl_cert=_instance(f"{who}.ssl.cert", kinds.path(), "", "client certificate of canal-ha", "PEM file"),
         ssl_key=_instance(
-            f"{who}.ssl.key", kinds.text(), "", "private key of ssl.cert; blank: it is in the same file", "PEM file"
+            f"{who}.ssl.key", kinds.path(), "", "private key of ssl.cert; blank: it is in the same file", "PEM file"
         ),
         trust_type=_instance(
             f"{who}.trustCertificateKeyStoreType",
@@ -763,7 +763,7 @@ def _source(who: str, address: str) -> SourceKeys:
             "format of trustCertificateKeyStoreUrl; only PEM is supported",
         ),
         trust_url=_instance(
-            f"{who}.trustCertificateKeyStoreUrl", kinds.text(), "", "alias of ssl.ca: a path or a file: URL", "PEM file"
+            f"{who}.trustCertificateKeyStoreUrl", kinds.path(), "", "alias of ssl.ca: a path or a file: URL", "PEM file"
         ),
         client_type=_instance(
             f"{who}.clientCertificateKeyStoreType",
@@ -773,7 +773,7 @@ def _source(who: str, address: str) -> SourceKeys:
         ),
         client_url=_instance(
             f"{who}.clientCertificateKeyStoreUrl",
-            kinds.text(),
+            kinds.path(),
             "",
             "alias of ssl.cert: a path or a file: URL",
             "PEM file",
@@ -807,7 +807,7 @@ LOCAL_DIR = _instance(
 )
 LOCAL_SCHEMA = _instance(
     "parser.schema",
-    kinds.text(),
+    kinds.path(),
     "",
     "table definitions (mysqldump --no-data) for tables that the binlog files do not create",
     "SQL file",

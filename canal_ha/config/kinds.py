@@ -36,6 +36,17 @@ def text() -> ValueKind[str]:
     return ValueKind("a text", str)
 
 
+def path() -> ValueKind[str]:
+    """Accept the path of a file, or nothing; refuse the lines of a file, which `${file:PATH}` would give."""
+
+    def read(value: str) -> str:
+        if any(character < " " for character in value):
+            raise ValueError(value)
+        return value
+
+    return ValueKind("the path of a file", read)
+
+
 def whole(low: int, high: int) -> ValueKind[int]:
     """Accept a whole number from `low` to `high`."""
 

@@ -119,8 +119,7 @@ def setting_of(key: Key[Any], layers: Layers) -> Setting:
     found = layers.find(key.name)
     if found is not None and found.text:
         return found
-    default = Setting(key.default, DEFAULT)
-    return replace(default, text=layers.resolve(default, key.name))
+    return layers.resolved(Setting(key.default, DEFAULT), key.name)
 
 
 def same_value(key: Key[Any], one: str, other: str) -> bool:

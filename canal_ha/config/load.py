@@ -274,8 +274,9 @@ class _LayeredValues:
     def origin(self, key: Key[object]) -> str:
         return self._setting(key).origin
 
-    def refusal(self, key: Key[object], expected: str) -> ConfigError:
-        return self._setting(key).refusal(key.name, expected, secret=key.secret)
+    def refusal(self, key: Key[object], expected: str, why: str = "") -> ConfigError:
+        """Return the error that the value of a key is invalid. why: may quote the value; see Setting.refusal."""
+        return self._setting(key).refusal(key.name, expected, secret=key.secret, why=why)
 
     def _setting(self, key: Key[object]) -> Setting:
         """Return the value with the place that defines it, even if blank there; else with the file to name."""
@@ -285,7 +286,7 @@ class _LayeredValues:
         place = self.layers.written(key.name)
         if place is None or place.file != self.where:
             place = Setting("", self.where)
-        return replace(place, text=self.layers.resolve(replace(place, text=key.default), key.name))
+        return self.layers.resolved(replace(place, text=key.default, outside=False), key.name)
 
 
 class _ConfigFiles:
@@ -494,13 +495,13 @@ class _ConfigFiles:
                 try:
                     check_filter(reader.get(key))
                 except FilterInvalid as error:
-                    raise reader.refusal(key, f"a list of regular expressions ({error})") from error
+                    raise reader.refusal(key, "a list of regular expressions", str(error)) from error
             for key in (keys.PRIVACY_DROP, keys.PRIVACY_MASK, keys.PRIVACY_HASH):
                 for rule in reader.get(key).split(","):
                     try:
                         check_filter(rule.rpartition(":")[0].strip())
                     except FilterInvalid as error:
-                        raise reader.refusal(key, f"regular expressions for tables ({error})") from error
+                        raise reader.refusal(key, "regular expressions for tables", str(error)) from error
         try:
             config = self._instance(reader, destination, cursor_place, template)
             return replace(config, layers=layers, stamp=stamp), warnings

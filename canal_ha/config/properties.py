@@ -14,6 +14,7 @@ from pathlib import Path
 import javaproperties
 
 from canal_ha.config.outside import KINDS, outside
+from canal_ha.config.secret_names import is_of_canal, is_secret_name
 from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
@@ -32,7 +33,7 @@ class Setting:
 
     file: its origin for messages (path, `--set`, environment name, PROGRAM).
     line: 0 for none.
-    outside: it holds text of a file or of the environment, which messages do not show.
+    outside: it holds text of a file, of the environment or of a secret key, which messages do not show.
     """
 
     text: str
@@ -54,9 +55,16 @@ class Setting:
             return HIDDEN
         return self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
 
-    def refusal(self, key: str, expected: str, *, secret: bool = False) -> ConfigError:
-        """Return the error that this value of `key` is invalid. secret: hide the value."""
+    def refusal(self, key: str, expected: str, *, secret: bool = False, why: str = "") -> ConfigError:
+        """Return the error that this value of `key` is invalid.
+
+        expected: never quotes the value.
+        secret: hide the value.
+        why: more about it, which may quote the value; left out if the value is hidden.
+        """
         text = HIDDEN if secret or self.outside else self.shown()
+        if why and text != HIDDEN:
+            expected = f"{expected} ({why})"
         return ConfigError(self.file, key, text, expected, self.line)
 
 
@@ -124,15 +132,16 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
     """Return a layer of the process environment: first the key itself, then the form CANAL_INSTANCE_MASTER_ADDRESS.
 
     Kubernetes sets CANAL_PORT=tcp://10.0.0.1:11111 in every container if a service is named `canal`. Such service links
-    in upper-case names are not settings.
+    in upper-case names are not settings. Messages do not show the value of a variable whose name is not one of canal's.
     """
 
     def lookup(key: str) -> Setting | None:
+        hidden = not is_of_canal(key)
         if key in environ:
-            return Setting(environ[key].strip(), f"environment {key}")
+            return Setting(environ[key].strip(), f"environment {key}", outside=hidden)
         name = key.upper().replace(".", "_")
         text = environ.get(name, "").strip()
-        return None if not text or _SERVICE_LINK.match(text) else Setting(text, f"environment {name}")
+        return None if not text or _SERVICE_LINK.match(text) else Setting(text, f"environment {name}", outside=hidden)
 
     return lookup
 
@@ -158,7 +167,8 @@ class Layers:
         try:
             return _Resolution(self).find(key, ())
         except RecursionError as error:
-            raise (self.written(key) or Setting("", "")).refusal(key, _SHALLOW) from error
+            written = self.written(key) or Setting("", "")
+            raise written.refusal(key, _SHALLOW, secret=is_secret_name(key)) from error
 
     def written(self, key: str) -> Setting | None:
         """Return the first setting of `key` as written, blank or not."""
@@ -171,10 +181,14 @@ class Layers:
 
     def resolve(self, setting: Setting, key: str) -> str:
         """Return the text of `setting`, a value of `key`, with all placeholders replaced. Raises like `find`."""
+        return self.resolved(setting, key).text
+
+    def resolved(self, setting: Setting, key: str) -> Setting:
+        """Return `setting`, a value of `key`, with all placeholders replaced. Raises like `find`."""
         try:
-            return _Resolution(self).text(setting.text, setting, (key,)).strip()
+            return _Resolution(self).resolved(setting, (key,))
         except RecursionError as error:
-            raise setting.refusal(key, _SHALLOW) from error
+            raise setting.refusal(key, _SHALLOW, secret=is_secret_name(key)) from error
 
 
 class _Resolution:
@@ -192,13 +206,18 @@ class _Resolution:
             setting = next((each for each in written if each.text), None)
             if setting is not None:
                 if key in referrers:
-                    raise setting.refusal(key, "a value that does not refer to itself")
-                before, self._outside_used = self._outside_used, False
-                text = self.text(setting.text, setting, (*referrers, key)).strip()
-                setting = replace(setting, text=text, outside=self._outside_used)
-                self._outside_used |= before
+                    raise _refusal(setting, (key, *referrers), "a value that does not refer to itself")
+                setting = self.resolved(setting, (*referrers, key))
             self._found[key] = setting
         return self._found[key]
+
+    def resolved(self, setting: Setting, referrers: tuple[str, ...]) -> Setting:
+        """Return a setting with its placeholders replaced. referrers: the keys whose values led here; itself last."""
+        before, self._outside_used = self._outside_used, False
+        text = self.text(setting.text, setting, referrers).strip()
+        setting = replace(setting, text=text, outside=setting.outside or self._outside_used)
+        self._outside_used |= before
+        return setting
 
     def text(self, text: str, setting: Setting, referrers: tuple[str, ...]) -> str:
         """Return a text of `setting` with its placeholders replaced."""
@@ -211,23 +230,30 @@ class _Resolution:
         name, _, default = text[start + 2 : end].partition(":")
         name = self.text(name, setting, referrers).strip()
         if name in KINDS:
-            value = self._outside(name, self.text(default, setting, referrers).strip(), setting, referrers[0])
+            value = self._outside(name, default, setting, referrers)
         else:
             found = self.find(name, referrers)
             value = found.text if found and found.text else self.text(default, setting, referrers)
-            self._outside_used |= found is not None and found.outside
+            self._outside_used |= found is not None and bool(found.text) and (found.outside or is_secret_name(name))
         resolved = text[:start] + value + self.text(text[end + 1 :], setting, referrers)
         if len(resolved) > _MOST_CHARACTERS:
-            raise setting.refusal(referrers[0], f"at most {_MOST_CHARACTERS} characters once placeholders are resolved")
+            raise _refusal(setting, referrers, f"at most {_MOST_CHARACTERS} characters once placeholders are resolved")
         return resolved
 
-    def _outside(self, kind: str, name: str, setting: Setting, key: str) -> str:
+    def _outside(self, kind: str, name: str, setting: Setting, referrers: tuple[str, ...]) -> str:
         """Return the text of a file, or of a variable of the environment (or its default, NAME:default)."""
+        named = self.resolved(replace(setting, text=name), referrers)
         self._outside_used = True
         try:
-            return outside(kind, name, Path(setting.file).parent, self._layers.environ)
+            return outside(kind, named.text, Path(setting.file).parent, self._layers.environ)
         except ValueError as error:
-            raise setting.refusal(key, str(error)) from error
+            hidden = f"a {'readable file' if kind == 'file' else 'variable that is set'}; its name is a hidden value"
+            raise _refusal(setting, referrers, hidden if named.outside else str(error)) from error
+
+
+def _refusal(setting: Setting, referrers: tuple[str, ...], expected: str) -> ConfigError:
+    """Return the error about a setting to which these keys led, as it is written."""
+    return setting.refusal(referrers[0], expected, secret=any(map(is_secret_name, referrers)))
 
 
 def references(text: str) -> set[str]:

@@ -257,6 +257,44 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     assert "hush" not in shown
 
 
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("filter.regex", "(${file:secret}"),
+        ("filter.black.regex", "(${env:SECRET}"),
+        ("privacy.drop", "(a\\\\.${file:secret}:b"),
+        ("privacy.mask", "(a\\\\.${SECRET}:b"),
+        ("gtidon", "${canal.zookeeper.auth}"),
+    ],
+)
+def test_a_reason_does_not_quote_a_value_of_a_placeholder(tmp_path: Path, key: str, text: str) -> None:
+    """The value itself was hidden; the reason behind it said what is wrong with 'S3cret'."""
+    main = "canal.ip = 127.0.0.1\ncanal.zookeeper.auth = canal:S3cret\n"
+    conf = write(tmp_path, f"{main}canal.destinations = a\n", a=f"canal.instance.{key} = {text}\n")
+    (conf / "a" / "secret").write_text("S3cret")
+    [refused] = load_usable(conf, [], {"SECRET": "S3cret"}, partial(TableFilter, exclude="")).refused
+    assert refused.error.key == f"canal.instance.{key}"
+    assert "***" in str(refused.error)
+    assert "S3cret" not in str(refused.error)
+
+
+def test_a_filter_that_is_written_in_the_file_is_quoted_with_the_reason(tmp_path: Path) -> None:
+    """A value that is nobody's secret is shown, with what is wrong with it."""
+    conf = write(tmp_path, "canal.ip = 127.0.0.1\ncanal.destinations = a\n", a="canal.instance.filter.regex = (shop\n")
+    [refused] = load_usable(conf, [], {}, partial(TableFilter, exclude="")).refused
+    assert "expected a list of regular expressions (table filter '(shop' is not" in str(refused.error)
+
+
+@pytest.mark.parametrize("key", ["canal.accounts.file", "canal.alarm.file", "canal.tls.cert", "canal.zookeeper.tls.ca"])
+def test_the_text_of_a_file_instead_of_its_path_is_not_quoted(tmp_path: Path, key: str) -> None:
+    """`${file:PATH}` looks as if it named the file. The error of the missing file had all its lines."""
+    conf = write(tmp_path, f"canal.ip = 127.0.0.1\n{key} = ${{file:secrets}}\n")
+    (conf / "secrets").write_text("[accounts.a]\ntokens = ['S3cret']\n")
+    with pytest.raises(ConfigError, match=r"\*\*\*.*the path of a file") as raised:
+        load(conf, [], {})
+    assert "S3cret" not in str(raised.value)
+
+
 def test_a_missing_source_address(tmp_path: Path) -> None:
     """A destination without a file is refused with the name of its file, and the key that it should set."""
     (write(tmp_path) / "a").mkdir()

@@ -88,6 +88,35 @@ def test_a_message_does_not_show_what_came_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["<${canal.zookeeper.auth}>", "<${ZK_PASSWORD}>", "<${zk.password}>", "<${mine}>", "${file:${env:ZK}}"]
+)
+def test_a_message_does_not_show_what_came_from_a_secret_key_or_a_bare_variable(tmp_path: Path, text: str) -> None:
+    """A placeholder without `env:` reads the environment too, and it reads secret keys of canal.properties."""
+    environ = {"ZK_PASSWORD": "s3cret", "ZK": "s3cret"}
+    file = str(tmp_path / "canal.properties")
+    settings = {"canal.port": text, "canal.zookeeper.auth": "canal:s3cret", "mine": "${canal.zookeeper.auth}"}
+    stack = Layers(
+        (from_environment(environ), from_mapping({key: Setting(each, file) for key, each in settings.items()})), environ
+    )
+    try:
+        setting = stack.find("canal.port")
+        assert setting is not None
+        refused = setting.refusal("canal.port", "a whole number", why=f"{setting.text} is none")
+    except ConfigError as error:
+        refused = error
+    assert "s3cret" not in str(refused)
+
+
+def test_a_message_about_a_placeholder_does_not_show_what_a_secret_key_has_beside_it(tmp_path: Path) -> None:
+    """The value is quoted as it is written, and half of it can be the password itself."""
+    stack = layers({"canal.zookeeper.auth": "canal:s3cret${env:ABSENT}", "canal.port": "${canal.zookeeper.auth}"})
+    for key in ("canal.zookeeper.auth", "canal.port"):
+        with pytest.raises(ConfigError, match="ABSENT is not set") as raised:
+            stack.find(key)
+        assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("${file:absent}", "absent: No such file or directory"),
