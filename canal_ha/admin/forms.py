@@ -279,7 +279,8 @@ FORMS: Mapping[str, Form] = {
             "add",
             "Add a destination",
             "Each node that may run the destination needs its instance.properties. The file is checked before it is"
-            " written. Keep passwords out of it: canal.instance.dbPassword = ${file:/etc/canal/password}.",
+            " written. To keep its password out of it, write canal.instance.dbPassword = ${file:PATH} with a file in"
+            " the node's canal.admin.http.secrets. Other placeholders of files or variables are refused.",
             "Nodes find the new file and take part in the race for the destination.",
             (
                 Field(DESTINATION, "Name"),

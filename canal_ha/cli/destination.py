@@ -149,7 +149,8 @@ def rebalance(**options: Any) -> None:
     "sets",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A line to add to the file; can be repeated. Write passwords as '${file:PATH}' of the node.",
+    help="A line to add to the file; can be repeated. Write passwords as '${file:PATH}' of the node, in its"
+    " canal.admin.http.secrets.",
 )
 @partial(_change_options, node_options=each_node_options)
 def add(destination: str, file: Path | None, sets: tuple[str, ...], url: tuple[str, ...], **options: Any) -> None:

@@ -12,7 +12,8 @@ TEMPLATE = """\
 #canal.instance.master.address = db1:3306
 # Its account, with the rights REPLICATION SLAVE, REPLICATION CLIENT and SELECT.
 #canal.instance.dbUsername = canal
-#canal.instance.dbPassword = ${file:/etc/canal-ha/db.password}
+# A password file is in the directory canal.admin.http.secrets of the node.
+#canal.instance.dbPassword = ${file:/etc/canal-ha/secrets/db.password}
 # Tables, as regular expressions of schema\\\\.table separated by commas.
 #canal.instance.filter.regex = .*\\\\..*
 # Another server with the same rows, to switch to.

@@ -187,6 +187,13 @@ ADMIN_PORT = _node(
     "TCP port",
 )
 ADMIN_BIND = _node("canal.admin.http.bind", kinds.text(), "127.0.0.1", "address that the status endpoint listens on")
+ADMIN_SECRETS = _node(
+    "canal.admin.http.secrets",
+    kinds.path(),
+    "",
+    "directory of password files that a destination may name which is added over HTTP; blank: it may name none",
+    "directory",
+)
 CONSOLE_PORT = _node(
     "canal.admin.port",
     kinds.whole(-1, PORT_MAX),

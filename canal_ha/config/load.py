@@ -350,6 +350,7 @@ class _ConfigFiles:
             metrics_bind=node.get(keys.METRICS_BIND) or node.get(keys.IP),
             admin_http_port=node.get(keys.ADMIN_PORT),
             admin_http_bind=node.get(keys.ADMIN_BIND),
+            admin_http_secrets=self.path(node.get(keys.ADMIN_SECRETS)) if node.get(keys.ADMIN_SECRETS) else None,
             admin_port=node.get(keys.CONSOLE_PORT),
             admin_user=node.get(keys.CONSOLE_USER),
             admin_passwd=node.get(keys.CONSOLE_PASSWD),

@@ -361,6 +361,7 @@ class CanalConfig:
     metrics_bind: str = ""  # "" listens on every address
     admin_http_port: int = 8089  # < 0: off; 0: any free port
     admin_http_bind: str = "127.0.0.1"
+    admin_http_secrets: Path | None = None
     admin_port: int = 0  # of canal's admin protocol; <= 0: off
     admin_user: str = ""
     admin_passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain)))

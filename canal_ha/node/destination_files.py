@@ -28,6 +28,7 @@ from canal_ha.config.destination_list import names_in, with_names
 from canal_ha.config.load import INSTANCE_FILE, load_again, load_instance
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.outside import with_absolute_paths
+from canal_ha.config.sent_text import check_sent
 from canal_ha.errors import ConfigError, PlacementRefused
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import check_filter
@@ -303,6 +304,7 @@ def _checked(config: CanalConfig, destination: str, text: str) -> tuple[str, ...
             return found.replace(str(directory), str(own)).replace(place, str(own))
 
         try:
+            check_sent(text, own / INSTANCE_FILE, config.admin_http_secrets, config.layers)
             _, warnings = load_instance(replace(config, conf_dir=Path(place)), destination, os.environ, check_filter)
         except ConfigError as error:
             raise PlacementRefused(shown(str(error))) from error

@@ -230,15 +230,71 @@ def test_a_link_is_refused_before_anything_is_deleted(site: Site, tmp_path: Path
 
 def test_a_relative_path_in_a_new_file_begins_at_that_file(site: Site) -> None:
     """The check reads the file that the node will read. What is written is what was sent."""
-    site.start()
-    written(site.conf / "db.password")
-    text = f"{ADDRESS}canal.instance.dbPassword = ${{file:../db.password}}\n"
+    site.start("canal.admin.http.secrets = ../conf/secrets")
+    written(site.conf / "secrets" / "db.password")
+    text = f"{ADDRESS}canal.instance.dbPassword = ${{file:../secrets/db.password}}\n"
     site.add("shop", text)
     assert (site.conf / "shop" / "instance.properties").read_text() == text
     assert site.hosting.configured["shop"].password == "kept"
     missing = refused(lambda: site.add("other", text.replace("db.password", "no.password")))
-    assert f"{site.conf}/other/../no.password" in missing
+    assert f"{site.conf}/other/../secrets/no.password" in missing
     assert not (site.conf / "other").exists()
+
+
+ELSEWHERE = "can only be the whole value of canal.instance.dbPassword"
+HIDDEN = "can only name a key of canal-ha whose value is not hidden"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("canal.instance.master.address = ${file:/run/S3cret}", ELSEWHERE),
+        ("canal.instance.filter.regex = (${file:/run/S3cret}", ELSEWHERE),
+        ("canal.instance.gtidon = ${env:S3CRET}", ELSEWHERE),
+        ("canal.instance.dbPassword = ${env:S3CRET}", ELSEWHERE),
+        ("canal.instance.dbPassword = x${file:db}", ELSEWHERE),
+        ("canal.instance.dbUsername = ${ file : /run/S3cret}", ELSEWHERE),
+        ("canal.instance.dbUsername = $\\{file:/run/S3cret}", ELSEWHERE),
+        ("canal.instance.dbUsername = ${canal.port:${file:/run/S3cret}}", ELSEWHERE),
+        ("kind = file\ncanal.instance.dbUsername = ${${kind}:/run/S3cret}", HIDDEN),
+        ("canal.instance.dbUsername = ${S3CRET}", HIDDEN),
+        ("S3CRET = x\ncanal.instance.dbUsername = ${S3CRET}", HIDDEN),
+        ("canal.instance.dbUsername = ${canal.zookeeper.auth}", HIDDEN),
+        ("canal.instance.dbPassword = ${canal.zookeeper.auth}", HIDDEN),
+        ("canal.instance.dbUsername = ${canal.instance.tsdb.dbUsername}", HIDDEN),
+        ("canal.instance.dbPassword = ${file:/run/S3cret}", "can only read files in "),
+        ("canal.instance.dbPassword = ${file:../secrets/../canal.properties}", "can only read files in "),
+        ("canal.instance.dbPassword = ${file:../secrets/link/S3cret}", "can only read files in "),
+    ],
+)
+def test_a_destination_that_comes_over_http_reads_no_secret_of_the_node(site: Site, line: str, reason: str) -> None:
+    """Its address and its filters are in the status, and its password goes to a server of the sender's choice."""
+    written(site.conf / "secrets" / "db")
+    (site.conf / "secrets" / "link").symlink_to(site.conf.parent)
+    (site.conf.parent / "S3cret").write_text("S3cret")
+    site.start(
+        "canal.admin.http.secrets = ../conf/secrets",
+        "canal.zookeeper.auth = canal:S3cret",
+        "canal.instance.tsdb.dbUsername = ${file:secrets/db}",
+    )
+    for dry_run in (True, False):
+        text = refused(partial(site.add, "shop", f"{ADDRESS}{line}\n", dry_run=dry_run))
+        assert reason in text
+        assert text.startswith(f"{site.conf}/shop/instance.properties:")
+        assert "write the file on the node yourself" in text
+    assert not (site.conf / "shop").exists()
+
+
+def test_a_destination_that_comes_over_http_reads_no_file_unless_the_node_names_a_directory(site: Site) -> None:
+    """The refusal names the key. What is no secret can still come from another key."""
+    site.start("canal.instance.dbUsername = reader")
+    written(site.conf / "db")
+    text = f"{ADDRESS}canal.instance.tsdb.dbUsername = ${{canal.instance.dbUsername}}-${{canal.instance.destination}}\n"
+    assert "needs canal.admin.http.secrets in canal.properties" in refused(
+        lambda: site.add("shop", f"{text}canal.instance.dbPassword = ${{file:../db}}\n")
+    )
+    site.add("shop", text)
+    assert site.hosting.configured["shop"].tsdb_username == "reader-shop"
 
 
 def test_an_addition_whose_list_cannot_be_written_can_be_tried_again(site: Site) -> None:
