@@ -258,10 +258,11 @@ def secret(least: int) -> ValueKind[str]:
 
 
 def credentials() -> ValueKind[str]:
-    """Accept user:password, or nothing."""
+    """Accept user:password, neither of them empty, or nothing."""
 
     def read(value: str) -> str:
-        if value and ":" not in value:
+        user, _, password = value.partition(":")
+        if value and not (user and password):
             raise ValueError(value)
         return value
 

@@ -1,7 +1,9 @@
 """Reads `${file:PATH}` and `${env:NAME}`: text that a configuration does not hold itself, such as a password.
 
 ${file:PATH}    the text of a file without the newline at its end; a relative path starts at the configuration file
-${env:NAME}     a variable of the process environment; ${env:NAME:default} if it may be missing
+${env:NAME}     a variable of the process environment; ${env:NAME:default} if it may be missing or empty
+
+A text that is empty is an error: it is mostly a secret that somebody forgot to write, and "" would mean no protection.
 """
 
 from __future__ import annotations
@@ -56,9 +58,11 @@ def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -
         raise ValueError(f"${{{kind}:NAME}}: the name is missing")
     if kind == "env":
         variable, colon, default = name.partition(":")
-        if variable not in environ and not colon:
-            raise ValueError(f"a variable of the environment: {variable} is not set")
-        return environ.get(variable, default)
+        value = environ.get(variable, "")
+        if value.strip() or colon:
+            return value if value.strip() else default
+        state = "is empty" if variable in environ else "is not set"
+        raise ValueError(f"a variable of the environment: {variable} {state}")
     path = directory / name
     try:
         with path.open("rb") as file:
@@ -69,4 +73,6 @@ def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -
         raise ValueError(f"a readable file: {path}: {reason}") from error
     if len(raw) > MOST_CHARACTERS:
         raise ValueError(f"a file of at most {MOST_CHARACTERS} bytes: {path} is larger")
+    if not text.strip():
+        raise ValueError(f"a file with a text: {path}: it is empty")
     return text.removesuffix("\n").removesuffix("\r")

@@ -295,6 +295,24 @@ def test_the_text_of_a_file_instead_of_its_path_is_not_quoted(tmp_path: Path, ke
     assert "S3cret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("key", ["canal.zookeeper.auth", "canal.zookeeper.sasl", "canal.passwd"])
+def test_a_node_does_not_start_without_a_protection_whose_secret_file_is_empty(tmp_path: Path, key: str) -> None:
+    """An empty secret counted as none: new znodes were open to everybody, or there were no accounts."""
+    conf = write(tmp_path, f"canal.ip = 127.0.0.1\n{key} = ${{file:secret}}\n")
+    (conf / "secret").write_text("\n")
+    with pytest.raises(ConfigError, match=rf"properties:2: {key}.*{conf}/secret: it is empty"):
+        load(conf, [], {})
+
+
+@pytest.mark.parametrize("text", ["canal:", ":", ":secret"])
+def test_an_account_of_zookeeper_without_a_password_is_refused(tmp_path: Path, text: str) -> None:
+    """Znodes that belong to such an account are open to everybody."""
+    for key in ("canal.zookeeper.auth", "canal.zookeeper.sasl"):
+        conf = write(tmp_path, f"canal.ip = 127.0.0.1\n{key} = {text}\n")
+        with pytest.raises(ConfigError, match=f"{key}.*expected user:password"):
+            load(conf, [], {})
+
+
 def test_a_missing_source_address(tmp_path: Path) -> None:
     """A destination without a file is refused with the name of its file, and the key that it should set."""
     (write(tmp_path) / "a").mkdir()

@@ -125,16 +125,31 @@ def test_a_message_about_a_placeholder_does_not_show_what_a_secret_key_has_besid
         ("${file:binary}", "it is not UTF-8"),
         ("${file:large}", "is larger"),
         ("${env:ABSENT}", "ABSENT is not set"),
+        ("${file:empty}", "empty: it is empty"),
+        ("user:${file:empty}", "empty: it is empty"),
+        ("${env:EMPTY}", "EMPTY is empty"),
+        ("user:${env:BLANK}", "BLANK is empty"),
     ],
 )
 def test_a_file_or_variable_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: str) -> None:
     """The error names the properties file, the key and the reason."""
     (tmp_path / "binary").write_bytes(b"\xff")
     (tmp_path / "large").write_text("x" * 70_000)
-    stack = Layers((from_mapping({"canal.passwd": Setting(text, str(tmp_path / "canal.properties"), 7)}),))
+    (tmp_path / "empty").write_text(" \n")
+    setting = Setting(text, str(tmp_path / "canal.properties"), 7)
+    stack = Layers((from_mapping({"canal.passwd": setting}),), {"EMPTY": "", "BLANK": " "})
     with pytest.raises(ConfigError, match=r"canal\.properties:7.*canal\.passwd") as raised:
         stack.find("canal.passwd")
     assert reason in str(raised.value)
+
+
+def test_an_empty_variable_with_a_default_counts_as_missing() -> None:
+    """A default says what holds then, also if it is empty."""
+    stack = Layers(
+        (from_mapping({"key": Setting("<${env:EMPTY:d}>", "f"), "blank": Setting("${env:EMPTY:}", "f")}),),
+        {"EMPTY": ""},
+    )
+    assert [found(stack, key) for key in ("key", "blank")] == ["<d>", ""]
 
 
 def test_placeholders_that_double_each_time_end_at_once() -> None:
