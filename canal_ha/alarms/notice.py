@@ -26,6 +26,7 @@ RUNBOOKS: Mapping[str, str] = {
     "node.unloadable": "cursor-lost",
     "node.unreadable": "cursor-lost",
     "configuration.audit": "disk-full",
+    "configuration.certificate": "certificate-expired",
     "configuration.closed": "configuration-differs",
     "configuration.refused": "configuration-differs",
     "configuration.unreadable": "configuration-differs",

@@ -14,6 +14,7 @@ UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exi
 GONE = "gone"  # canal.destinations lists a destination without a file
 AUDIT = "audit"  # the audit log cannot be written, or not rotated
 CLOSED = "closed"  # canal.properties opens canal's admin port with a password that everybody knows
+CERTIFICATE = "certificate"  # the files of canal.tls.* cannot be used, at SIGHUP
 RESTART = "restart"  # a file has changed, and the node uses the change only after a restart
 
 
@@ -21,7 +22,7 @@ RESTART = "restart"  # a file has changed, and the node uses the change only aft
 class ConfigAlarm:
     """A file differs from the running configuration.
 
-    alarm: refused, unreadable, gone, restart, closed or audit.
+    alarm: refused, unreadable, gone, restart, closed, certificate or audit.
     destination: name of the destination; "" for an alarm of the node itself.
     text: what happened, where, which configuration runs, and what to do.
     running: whether the destination keeps running with the previous configuration.

@@ -28,7 +28,7 @@ from canal_ha.config.effective import of_destination, of_node
 from canal_ha.config.listeners import admin_port_refusal
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
-from canal_ha.errors import LocalProtocolError, ZooKeeperUnavailable
+from canal_ha.errors import FileUnusable, LocalProtocolError, ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.meta.batch_ids import BatchIds
@@ -85,6 +85,7 @@ class Node:
         self._accounts = AccountsFile(config, reactor, self._audit)
         self._entrance = Entrance(lambda: self._accounts.accounts, reactor, self._audit)
         self._certificates = Certificates(config.tls, self._entrance.certificate_refused) if config.tls else None
+        self._certificate_alarm: tuple[ConfigAlarm, ...] = ()
         self.embedded = Embedded(
             self._demanded,
             lambda destination: destination in self._hosting.configured,
@@ -213,6 +214,7 @@ class Node:
 
     def _reload(self, certificates: Certificates) -> None:
         error = certificates.reload()
+        self._certificate_alarm = (_alarm_of_certificate(error),) if error else ()
         self._warn_of_expiry()
         facts = {"change": "certificates", **({"error": error} if error else {})}
         self._audit.note("configuration", REFUSED if error else OK, details=facts)
@@ -316,6 +318,7 @@ class Node:
             *self._scan.alarms,
             *self._about_audit(),
             *unwritten,
+            *self._certificate_alarm,
             *self._about_certificate(),
             *filter(self._concerns_us, self._hosting.alarms),
         )
@@ -529,6 +532,11 @@ def _alarm_of_admin_port(config: CanalConfig) -> tuple[ConfigAlarm, ...]:
         return ()
     text = f"{error}; then restart the node; all else runs"
     return (ConfigAlarm(alarms.CLOSED, "", text, True, time.time(), error.file, error.line, error.key, error.reason),)
+
+
+def _alarm_of_certificate(error: FileUnusable) -> ConfigAlarm:
+    text = f"{error}; the ports go on with the certificate read before; correct the files, then send the node SIGHUP"
+    return ConfigAlarm(alarms.CERTIFICATE, "", text, True, time.time(), error.file, reason=error.reason)
 
 
 def _limits(config: CanalConfig) -> PortLimits:

@@ -42,23 +42,23 @@ class Certificates:
         self._refused = refused
         self._context = self._read()
 
-    def reload(self) -> str:
-        """Read the files again. If they cannot be used, go on with the old ones and return why; "" if they can."""
+    def reload(self) -> FileUnusable | None:
+        """Read the files again. If they cannot be used, go on with the old ones and return why."""
         try:
-            self._context = self._read()
+            context, now = self._read(), datetime.now(UTC)
+            if _end(context) <= now < _end(self._context):
+                raise FileUnusable(self._files.cert_file, f"has a certificate that expired at {_end(context)}")
         except FileUnusable as error:
             LOG.error("tls.refused", error=str(error))
-            return str(error)
+            return error
+        self._context = context
         LOG.info("tls.reloaded", file=self._files.cert_file)
-        return ""
+        return None
 
     @property
     def expires(self) -> float:
         """When the certificate in use ends, s since 1970. The file may have a newer one, until `reload`."""
-        certificate = SSL.Connection(self._context, None).get_certificate()
-        assert certificate is not None  # no context without one
-        ends = (certificate.get_notAfter() or b"").decode()
-        return datetime.strptime(ends, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+        return _end(self._context).timestamp()
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """Return a connection with the newest certificate. Twisted calls it."""
@@ -125,11 +125,21 @@ def _certificate(transport: Any) -> x509.Certificate | None:
     return found.to_cryptography() if found else None
 
 
+def _end(context: SSL.Context) -> datetime:
+    """Return when the certificate of a context ends."""
+    certificate = SSL.Connection(context, None).get_certificate()
+    assert certificate is not None  # no context without one
+    ends = (certificate.get_notAfter() or b"").decode()
+    return datetime.strptime(ends, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
 def _context(files: PortTls) -> SSL.Context:
     context = SSL.Context(SSL.TLS_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     context.set_session_id(b"canal-ha")
+    for file in filter(None, (files.cert_file, files.key_file, files.ca_file)):
+        _bytes_of(file)  # OpenSSL does not say that a file is missing
     file = files.cert_file
     try:
         context.use_certificate_chain_file(files.cert_file)
@@ -142,12 +152,21 @@ def _context(files: PortTls) -> SSL.Context:
     except SSL.Error as error:
         reason = "; ".join(str(each[-1]) for each in error.args[0]) if error.args else str(error)
         raise FileUnusable(file, f"cannot be used for TLS: {reason or 'not readable'}") from error
+    except TypeError as error:
+        raise FileUnusable(file, "cannot be used for TLS: its key has another type than RSA or EC") from error
     return context
 
 
 def _key(file: str) -> Any:
     """Return the key of a PEM file. OpenSSL itself would ask the terminal for the password of a key that has one."""
     try:
-        return load_pem_private_key(Path(file).read_bytes(), None)
-    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
+        return load_pem_private_key(_bytes_of(file), None)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise FileUnusable(file, f"cannot be used for TLS: {error}") from error
+
+
+def _bytes_of(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise FileUnusable(file, f"cannot be read: {error.strerror}") from error

@@ -151,7 +151,8 @@ def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
 def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric]:
     """Where the configuration that runs is not the one in the files; without a destination: canal.properties."""
     text = (
-        "What runs is not in the files: refused, unreadable, gone, restart, closed; audit: trouble with the audit log."
+        "What runs is not in the files: refused, unreadable, gone, restart, closed, certificate;"
+        " audit: trouble with the audit log."
     )
     family = Family("canal_configuration_alarm", "gauge", text, "destination", "alarm")
     for about in _about(alarms, ConfigAlarm):

@@ -53,5 +53,5 @@ def test_a_new_file_counts_when_the_node_has_read_it(tmp_path: Path) -> None:
     certificates = Certificates(PortTls(file, file))
     authority.sign("node", days=90)
     assert certificates.expires == pytest.approx(now + 5 * DAY_S, abs=60)
-    assert certificates.reload() == ""
+    assert certificates.reload() is None
     assert certificates.expires == pytest.approx(now + 90 * DAY_S, abs=60)

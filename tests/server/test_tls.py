@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
@@ -205,6 +206,46 @@ def test_a_renewed_certificate_drops_no_connection(authority: Authority) -> None
         assert not old.get_without_ack(1)
         with pytest.raises(FileUnusable, match=r"node\.pem cannot be used for TLS"):
             Certificates(PortTls(str(file), str(file)))
+
+
+def test_a_refused_reload_says_why_and_keeps_the_certificate(authority: Authority, tmp_path: Path) -> None:
+    """A missing file is named as missing. A key that TLS cannot use was an error of the program."""
+    file, authorities = authority.sign("node"), tmp_path / "clients.pem"
+    authorities.write_bytes(authority.file.read_bytes())
+    good = file.read_bytes()
+    certificates = Certificates(PortTls(str(file), str(file), str(authorities)))
+    expires = certificates.expires
+
+    def refusal() -> str:
+        error = certificates.reload()
+        assert certificates.expires == expires
+        return str(error).removeprefix(f"{tmp_path}/")
+
+    file.unlink()
+    assert refusal() == "node.pem cannot be read: No such file or directory"
+    file.write_bytes(good)
+    authorities.unlink()
+    assert refusal() == "clients.pem cannot be read: No such file or directory"
+    authorities.write_bytes(authority.file.read_bytes())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    unsuitable = X25519PrivateKey.generate().private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    file.write_bytes(unsuitable + good[good.index(b"-----BEGIN CERTIFICATE") :])
+    assert refusal() == "node.pem cannot be used for TLS: its key has another type than RSA or EC"
+    file.write_bytes(good)
+    assert certificates.reload() is None
+
+
+def test_a_certificate_that_has_expired_does_not_replace_one_that_has_not(authority: Authority) -> None:
+    """Clients would refuse it at once. If both have expired, the newer file counts."""
+    file = authority.sign("node", days=5)
+    certificates = Certificates(PortTls(str(file), str(file)))
+    expires = certificates.expires
+    authority.sign("node", days=-1)
+    assert "node.pem has a certificate that expired at " in str(certificates.reload())
+    assert certificates.expires == expires
+    expired = Certificates(PortTls(str(file), str(file)))
+    authority.sign("node", days=-0.5)
+    assert expired.reload() is None
 
 
 async def reload(certificates: Certificates) -> None:
