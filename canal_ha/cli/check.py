@@ -66,6 +66,8 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
         yield "node", Finding(Verdict.WARNING, "TLS", warning)
     for finding in _ports(config):
         yield "node", finding
+    for finding in client_certificates_ending(config):
+        yield "node", finding
     for refused in config.refused:
         yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
     if not config.destinations and not config.refused:
@@ -107,7 +109,7 @@ def ports(config: CanalConfig) -> Iterator[Finding]:
     """Yield what to know about the node's ports. Raises ConfigError for what keeps the node from opening them."""
     from canal_ha.node.accounts_file import read_accounts  # imports the reactor, which other commands do not need
     from canal_ha.server.certificates import Certificates
-    from canal_ha.server.expiry import expiry_alarms
+    from canal_ha.server.expiry import expiry_alarms, of_ports
 
     if warning := check_listeners(config):
         yield Finding(Verdict.WARNING, "ports", warning)
@@ -117,12 +119,22 @@ def ports(config: CanalConfig) -> Iterator[Finding]:
     if not accounts.is_open:
         yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
     if config.tls:
-        expires = Certificates(config.tls).expires
-        for alarm in expiry_alarms(config.tls.cert_file, expires, time.time())[-1:]:
+        own = of_ports(config.tls.cert_file, Certificates(config.tls).expires)
+        for alarm in expiry_alarms([own], time.time())[-1:]:
             yield Finding(Verdict.WARNING, "ports", alarm.text)
         yield Finding(Verdict.OK, "ports", f"TLS with {config.tls.cert_file} on {', '.join(config.tls.ports)}")
     if config.alarm_file:
         yield Finding(Verdict.OK, "alarms", f"go to {', '.join(read_handlers(config.alarm_file))}")
+
+
+def client_certificates_ending(config: CanalConfig) -> Iterator[Finding]:
+    """Yield a warning for each client certificate of the node that ends soon."""
+    from canal_ha.node.client_certificates import certificate_uses, read_certificates  # imports the reactor
+    from canal_ha.server.expiry import expiry_alarms
+
+    for certificate in read_certificates(certificate_uses(config.zk_access, config.destinations)):
+        for alarm in expiry_alarms([certificate], time.time())[-1:]:
+            yield Finding(Verdict.WARNING, "TLS", alarm.text)
 
 
 def _ports_in_use(config: CanalConfig) -> Iterator[Finding]:

@@ -39,6 +39,7 @@ from canal_ha.node import readiness
 from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.admin_console import AdminConsole
 from canal_ha.node.admin_port import AdminPort
+from canal_ha.node.client_certificates import ClientCertificates
 from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.destination_files import NodeFiles
 from canal_ha.node.hosting import Hosting
@@ -56,7 +57,7 @@ from canal_ha.server.audit import OK, REFUSED, Audit
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.expiry import expiry_alarms
+from canal_ha.server.expiry import expiry_alarms, of_ports
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.probes import Probes
@@ -93,6 +94,7 @@ class Node:
             self._user_of,
         )
         self._hosting = Hosting(config, reactor, self.embedded, self._audit)
+        self._client_certificates = ClientCertificates(config.zk_access, self._hosting.configured.values, reactor)
         self._service = CanalService(
             self.embedded,
             reactor,
@@ -156,6 +158,7 @@ class Node:
             await self.begin(instance)
         self._scan.start(self._config.refused)
         self._accounts.start()
+        self._client_certificates.start()
         self._told.start()
         self._started = True
 
@@ -170,6 +173,7 @@ class Node:
         self._told.stop()
         self._scan.stop()
         self._accounts.stop()
+        self._client_certificates.stop()
         if self._admin_service:
             await self._admin_service.stop()
         await self._hosting.flush()
@@ -319,7 +323,7 @@ class Node:
             *self._about_audit(),
             *unwritten,
             *self._certificate_alarm,
-            *self._about_certificate(),
+            *self._about_certificates(),
             *filter(self._concerns_us, self._hosting.alarms),
         )
 
@@ -386,14 +390,15 @@ class Node:
             return False
         return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
 
-    def _about_certificate(self) -> Sequence[NodeAlarm]:
-        if not (self._certificates and self._config.tls):
-            return ()
-        return expiry_alarms(self._config.tls.cert_file, self._certificates.expires, time.time())
+    def _about_certificates(self) -> Sequence[NodeAlarm]:
+        known = list(self._client_certificates.known)
+        if self._certificates and self._config.tls:
+            known.insert(0, of_ports(self._config.tls.cert_file, self._certificates.expires))
+        return expiry_alarms(known, time.time())
 
     def _warn_of_expiry(self) -> None:
-        """Log the most urgent alarm about the certificate. Status and metrics tell it when it begins later."""
-        for alarm in self._about_certificate()[-1:]:
+        """Log the most urgent alarm about certificates. Status and metrics tell it when it begins later."""
+        for alarm in self._about_certificates()[-1:]:
             logs.get("canal_ha.server").warning("tls.expiring", advice=alarm.text)
 
     def _about_audit(self) -> tuple[ConfigAlarm, ...]:
