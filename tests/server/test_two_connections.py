@@ -143,7 +143,7 @@ def test_gets_of_an_older_connection_go_on_when_the_newer_one_is_lost() -> None:
             old.get()
             assert old.fetched().batch_id == -1
             old.get(timeout=0, size=1)
-            until(lambda: served.service._shared.consumers._waiting, what="a GET that is kept back")
+            until(lambda: bool(served.service._shared.consumers._waiting), what="a GET that is kept back")
         assert old.fetched().batch_id == -1
         old.get()
         assert numbers(old.fetched()) == [1]
