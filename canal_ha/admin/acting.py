@@ -170,9 +170,9 @@ class Acting:
             told = await self._view.in_thread(ask)
         except (LocalProtocolError, NodeUnreachable) as error:
             details["error"] = str(error)
-            self._entrance.audit.note(action.name, FAILED, guest.actor, destination=name, details=details)
+            self._entrance.audit.ordered(action.name, guest.actor, FAILED, destination=name, details=details)
             return 409, {"error": f"{node}: {error}"}
-        self._entrance.audit.note(action.name, OK, guest.actor, destination=name, details=details)
+        self._entrance.audit.ordered(action.name, guest.actor, OK, destination=name, details=details)
         return SUCCESS, told
 
 

@@ -60,7 +60,8 @@ class Control:
         code, body = await _carried_out(action, destination, wanted)
         result = OK if code == SUCCESS else FAILED
         facts: dict[str, object] = {key: body[key] for key in ("source", "error") if key in body}
-        self._audit.note(action.name, result, actor, destination=destination, details={**action.facts(wanted), **facts})
+        details = {**action.facts(wanted), **facts}
+        self._audit.ordered(action.name, actor, result, destination=destination, details=details)
         return code, body
 
 

@@ -59,7 +59,7 @@ class Front:
             return self._form(request, 401, _target(given), user, text)
         self._sessions.close(cookie_of(request))
         cookie, _ = self._sessions.open(account.name, authorization)
-        self._entrance.audit.note("login", who=replace(actor, account=account.name), details={"over": "page"})
+        self._entrance.audit.client_did("login", replace(actor, account=account.name), details={"over": "page"})
         set_cookie(request, cookie)
         set_cookie(request, "", _NONCE)
         return see_other(request, _target(given))

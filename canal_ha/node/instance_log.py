@@ -38,7 +38,7 @@ class InstanceLog:
             action, by = BY[name]
             client_id, more = facts.get("client_id"), {key: facts[key] for key in facts if key != "client_id"}
             known = client_id if isinstance(client_id, int) else None
-            self._audit.note(action, destination=destination, client_id=known, details={"by": by, **more})
+            self._audit.happened(action, destination, known, {"by": by, **more})
 
     def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
         """Write one line into meta.log."""

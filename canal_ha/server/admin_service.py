@@ -255,11 +255,11 @@ class AdminConnection(Protocol):
             if not isinstance(error, CanalError):
                 LOG.exception("admin_protocol.broken", action=request.kind, destination=excerpt(request.destination))
             if request.kind in ACTIONS:
-                audit.note(request.kind, FAILED, who, destination=request.destination, details={"error": error})
+                audit.ordered(request.kind, who, FAILED, destination=request.destination, details={"error": error})
             return admin_session.refused(admin_session.GENERIC, generic_text(self._channel, error))
         if request.kind in ACTIONS:
             result = OK if text == "1" else FAILED
-            audit.note(request.kind, result, who, destination=request.destination, details={"answer": text})
+            audit.ordered(request.kind, who, result, destination=request.destination, details={"answer": text})
         return admin_session.succeeded(text)
 
     def _broke(self, failure: Failure) -> None:

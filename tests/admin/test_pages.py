@@ -80,6 +80,14 @@ def test_a_wrong_password_is_refused_and_too_many_have_to_wait() -> None:
     assert not len(browser.desk.sessions)
 
 
+def test_log_ins_in_a_loop_push_no_line_out_of_the_audit() -> None:
+    """The same log-in within a minute is counted."""
+    browser = admin()
+    for _ in range(5):
+        assert browser.log_in("admin").code == 303
+    assert [json.loads(line)["action"] for line in browser.desk.written].count("login") == 1
+
+
 def test_a_log_in_form_of_another_site_is_refused() -> None:
     """Without the cookie of the form, or with another's proof, nobody is logged in."""
     desk = Desk()

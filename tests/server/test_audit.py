@@ -16,6 +16,7 @@ from twisted.internet.task import Clock
 from canal_ha.accounts.account import Accounts
 from canal_ha.accounts.parse import of_properties
 from canal_ha.logs import ROTATE_FILES
+from canal_ha.node.instance_log import InstanceLog
 from canal_ha.server.audit import DEEDS, Actor, Audit
 from canal_ha.server.audit_file import LINES_WAITING, AuditFile
 from canal_ha.server.entrance import Entrance
@@ -99,6 +100,91 @@ def test_a_client_that_always_does_something_else_fills_no_disk() -> None:
     left_out = json.loads(written[-1])
     assert (left_out["action"], left_out["details"]) == ("actions left out", {"count": 2 * DEEDS.at_once})
     audit.stop()
+
+
+def test_dry_runs_in_a_loop_push_no_line_out_of_the_audit() -> None:
+    """The same one is counted, as is an action that fails; different ones get a number of lines for an address."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    who = Actor("team-a", "10.0.0.9")
+    asked: list[tuple[str, dict[str, object]]] = [
+        ("ok", {"to": "latest", "dry_run": True}),
+        ("failed", {"to": "latest", "error": "no cursor"}),
+    ]
+    for result, details in asked * 5000:
+        audit.ordered("cursor", who, result, destination="team-a", details=details)
+    assert [(line["result"], line["details"]) for line in map(json.loads, written)] == asked
+    for number in range(2 * DEEDS.at_once):
+        audit.ordered("cursor", who, "ok", destination="team-a", details={"to": str(number), "dry_run": True})
+    assert len(written) == DEEDS.at_once
+    clock.advance(60.0)
+    ends: list[tuple[str, str, dict[str, object]]] = [
+        (line["action"], line["result"], line["details"]) for line in map(json.loads, written[-3:])
+    ]
+    assert ("cursor", "failed", {**asked[1][1], "repeated": 4999}) in ends
+    audit.stop()
+
+
+def test_what_was_carried_out_has_a_line_whatever_an_account_tried_before() -> None:
+    """Dry runs, failures and logins take nothing of its allowance, and neither do other accounts of its address."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    for number in range(2 * DEEDS.at_once):
+        audit.client_did("login", Actor("team-a", "10.0.0.9"), details={"number": number})
+        audit.ordered("pause", Actor("team-b", "10.0.0.9"), "ok", destination="team-b", details={"dry_run": False})
+    del written[:]
+    for _ in range(2):
+        audit.ordered("pause", Actor("team-a", "10.0.0.9"), "ok", destination="team-a", details={"dry_run": False})
+    assert [json.loads(line)["account"] for line in written] == ["team-a", "team-a"]
+    clock.advance(1.0)
+    left_out = {line["account"]: line["details"]["count"] for line in map(json.loads, written[2:])}
+    assert left_out == {"": DEEDS.at_once, "team-b": DEEDS.at_once}
+    audit.stop()
+    assert not clock.getDelayedCalls()
+
+
+def test_an_account_that_moves_its_cursor_in_a_loop_fills_no_disk() -> None:
+    """The line of the move itself is limited too, by destination: those of other destinations stay."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    log = InstanceLog(audit)
+    for number in range(2 * DEEDS.at_once):
+        log.event("team-a", "cursor.moved", client_id=1, position=str(number))
+    log.event("team-b", "cursor.moved", client_id=1, position="0")
+    assert [json.loads(line)["destination"] for line in written] == ["team-a"] * DEEDS.at_once + ["team-b"]
+    clock.advance(1.0)
+    left_out = json.loads(written[-1])
+    assert (left_out["action"], left_out["destination"]) == ("actions left out", "team-a")
+    assert left_out["details"] == {"count": DEEDS.at_once}
+    audit.stop()
+
+
+def test_requests_from_all_addresses_of_a_network_leave_one_login() -> None:
+    """Whoever has one address of an IPv6 network has all. Networks and addresses without end have a limit."""
+    written: list[bytes] = []
+    audit = Audit(Clock(), written.append)
+    for number in range(5000):
+        audit.http_login(Actor("reader", f"2001:db8::{number:x}"))
+    assert len(written) == 1
+    for number in range(3 * DEEDS.all_at_once):
+        audit.http_login(Actor("reader", f"2001:db8:{number:x}::1"))
+    assert len(written) <= DEEDS.all_at_once
+    audit.stop()
+
+
+@pytest.mark.parametrize("character", ["中", "\0", "\ud800", "\U0001f600", "x"])
+def test_a_text_takes_few_bytes_whatever_its_characters(character: str) -> None:
+    """Some characters take six bytes in JSON, so that lines of 500 of them filled the files."""
+    written: list[bytes] = []
+    audit = Audit(Clock(), written.append)
+    audit.note("cursor", details={"to": character * 4000})
+    assert len(written[0]) < 800
+    cut = json.loads(written[0])["details"]["to"]
+    assert cut.strip(character) == "…"
+    assert len(cut) > 80
 
 
 def test_a_client_that_comes_back_to_many_things_fills_no_disk() -> None:
