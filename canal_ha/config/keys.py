@@ -472,6 +472,14 @@ CLIENT_IDS = _shared(
     "largest number of client ids of one destination; those that exist stay, and new ones are refused",
     "client ids",
 )
+CLIENT_IDS_OF_ACCOUNT = _shared(
+    "instance.clients.account.max",
+    kinds.whole(1, 65_536),
+    "128",
+    "largest number of client ids of one destination that one account has used since the node runs it; one that exists"
+    " is never refused",
+    "client ids",
+)
 ALARM_LAG = _shared(
     "instance.alarm.lag",
     kinds.decimal(0),

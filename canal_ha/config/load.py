@@ -569,6 +569,7 @@ class _ConfigFiles:
             read_account_max=get(keys.READ_ACCOUNT_MAX),
             read_idle_s=get(keys.READ_IDLE),
             clients_max=get(keys.CLIENT_IDS),
+            clients_account_max=get(keys.CLIENT_IDS_OF_ACCOUNT),
             so_timeout_s=get(keys.SO_TIMEOUT),
             receive_buffer_bytes=get(keys.RECEIVE_BUFFER),
             fallback_interval_s=get(keys.FALLBACK),

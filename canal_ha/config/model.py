@@ -270,6 +270,7 @@ class InstanceConfig:
     read_account_max: int = 4
     read_idle_s: float = 600.0
     clients_max: int = 256
+    clients_account_max: int = 128
     so_timeout_s: float = 30.0
     receive_buffer_bytes: int = 262144
     fallback_interval_s: int = 60

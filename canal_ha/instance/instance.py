@@ -144,8 +144,9 @@ class Instance:
         )
         self._client_places = Places(
             config.destination,
-            lambda: {identity.client_id: "" for identity in self.meta.clients()},
+            lambda: {each.client_id: self._accounts.get(each.client_id, "") for each in self.meta.clients()},
             Quota("client_ids", "client ids", "canal.instance.clients.max", config.clients_max),
+            Quota("account_client_ids", "client ids", "canal.instance.clients.account.max", config.clients_account_max),
         )
         self._paces = FeedPaces(reactor.seconds)
         self._wakes = RoundQueue(reactor)
@@ -299,7 +300,9 @@ class Instance:
         client_id, account = identity.client_id, identity.account
         only_looks = not opens and self.meta.cursor(client_id) is not None
         place = nullcontext() if only_looks else self._stream_places.reserved(client_id, account)
-        with self._client_places.reserved(client_id), place:
+        exists = any(each.client_id == client_id for each in self.meta.clients())
+        new_id = nullcontext() if exists else self._client_places.reserved(client_id, account)
+        with new_id, place:
             await self._check_limits(identity)
             start = None
             if self.meta.cursor(identity.client_id) is None:

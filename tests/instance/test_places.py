@@ -91,6 +91,20 @@ def test_client_ids_without_end_fill_no_store() -> None:
         subscribe(served, 3)
 
 
+def test_one_account_does_not_take_all_client_ids() -> None:
+    """Another account begins a new one, and without accounts there is no such limit. A known id is never refused."""
+    with Served(config={"clients_max": 5, "clients_account_max": 2}) as served:
+        for client_id in (1, 2):
+            subscribe(served, client_id, "greedy")
+        with pytest.raises(QuotaReached, match=r"client ids of account greedy already .*clients\.account\.max"):
+            subscribe(served, 3, "greedy")
+        assert [*served.durable().clients] == [1, 2]
+        subscribe(served, 3, "modest")
+        for client_id in (4, 5):
+            subscribe(served, client_id)
+        subscribe(served, 3, "greedy")  # it exists
+
+
 def test_a_silent_private_read_ends() -> None:
     """Its place is free again, and the next request says why. A read with a waiting GET stays."""
     with Served(config={"read_max": 1, "read_idle_s": 0.2}) as served:
