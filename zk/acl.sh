@@ -1,21 +1,99 @@
 #!/usr/bin/env bash
-# Give the existing znodes of canal-ha to one digest user, so that nobody else reads or writes them.
+# Give all znodes of canal-ha to one account of ZooKeeper's digest scheme, so that nobody else reads or writes them:
 #
 #     ZK_AUTH=canal:secret bash zk/acl.sh zk1:2181,zk2:2181,zk3:2181[/chroot]
 #
-# Then set canal.zookeeper.auth to the same user:password on every node and restart the nodes one after the other; what
-# they create from then on has this ACL. Clients that find nodes through ZooKeeper need the digest too; canal's Java
-# client has no way to give it: let it use a fixed list of addresses.
+# With ZK_AUTH_OLD=canal:former they belong to both accounts, while the nodes and clients change from one to the other.
+# With ZK_WORLD_READ=true everybody may read who runs a destination, as with canal.zookeeper.world.read.
+#
+# Every node must know ZK_AUTH before: docs/how-to/change-the-zookeeper-account.md has the order. Afterwards the script
+# reads all rights back. If one is wrong, it names the znodes and fails.
 set -euo pipefail
 
-servers=${1:?usage: ZK_AUTH=user:password bash zk/acl.sh host:port[,host:port][/chroot]}
-: "${ZK_AUTH:?set ZK_AUTH=user:password}"
-cli=$(command -v zkCli.sh || echo /usr/share/zookeeper/bin/zkCli.sh)
+usage='usage: ZK_AUTH=user:password [ZK_AUTH_OLD=user:password] bash zk/acl.sh host:port[,host:port][/chroot]'
+servers=${1:?$usage}
+: "${ZK_AUTH:?$usage}"
+old=${ZK_AUTH_OLD:-}
+for account in "$ZK_AUTH" "$old"; do
+    case $account in
+        *[\"[:cntrl:]]*) echo 'acl.sh: zkCli takes no account with a quotation mark or a control character' >&2; exit 2 ;;
+        '' | *:*) ;;
+        *) echo "acl.sh: $usage" >&2; exit 2 ;;
+    esac
+done
+root=/otter/canal
+tells_who_runs="^$root/destinations/[^/]+/(running|cluster(/[^/]+)?)\$"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-# From standard input, so that the password shows in no list of processes.
-"$cli" -server "$servers" <<COMMANDS
-addauth digest $ZK_AUTH
-setAcl -R /otter/canal auth::cdrwa
-getAcl /otter/canal
-quit
-COMMANDS
+# Run the commands of standard input and print what zkCli says, without its prompts. The passwords show in no list of
+# processes. zkCli ends well also if a command fails, so only what it says counts.
+zk() {
+    local cli
+    cli=$(command -v zkCli.sh || echo /usr/share/zookeeper/bin/zkCli.sh)
+    {
+        printf 'addauth digest "%s"\n' ${old:+"$old"} "$ZK_AUTH"
+        cat
+        echo quit
+    } | "$cli" -server "$servers" 2>&1 | sed 's/^\[zk: [^]]*\] //' || true
+}
+
+# user:password as getAcl shows it.
+shown() { printf "digest,%s:%s\n" "${1%%:*}" "$(printf %s "$1" | openssl dgst -sha1 -binary | openssl base64)"; }
+
+# Set the rights; write the znodes into $work/paths.
+close() {
+    zk <<<"setAcl -R $root auth::cdrwa"$'\n'"ls -R $root" >"$work/said"
+    grep -x "$root\(/.*\)\?" "$work/said" >"$work/paths" || {
+        grep -v '^$' "$work/said" | tail -n 3 >&2
+        echo "acl.sh: found no znodes at $servers below $root" >&2
+        exit 1
+    }
+    if [ "${ZK_WORLD_READ:-}" = true ]; then
+        awk -v open="$tells_who_runs" '$0 ~ open {print "setAcl " $0 " auth::cdrwa,world:anyone:r"}' "$work/paths" | zk >/dev/null
+    fi
+}
+
+# Read the rights back; write the znodes with others than they should have into $work/wrong.
+check() {
+    {
+        shown "$ZK_AUTH"
+        [ -z "$old" ] || shown "$old"
+    } | sort -u >"$work/accounts"
+    sed 's/^/getAcl -s /' "$work/paths" | zk >"$work/said"
+    awk -v open="$tells_who_runs" -v world="${ZK_WORLD_READ:-}" '
+        FILENAME == ARGV[1] { account[$0] = 1; accounts++; next }
+        FILENAME == ARGV[2] { path[++paths] = $0; next }
+        /^\047[a-z]+,\047/  { gsub(/\047/, ""); who = $0; next }
+        /^: [a-z]+$/        {
+            rights = substr($0, 3)
+            if (who in account && rights == "cdrwa") good++
+            else if (world == "true" && path[at + 1] ~ open && who == "world,anyone" && rights == "r") good++
+            else bad++
+            next
+        }
+        /^numChildren = /   {
+            wanted = accounts + (world == "true" && path[at + 1] ~ open)
+            if (bad || good != wanted) print path[at + 1]
+        }
+        /^numChildren = |^Node does not exist: |^Insufficient permission : / {
+            at++
+            if (/^Insufficient/) print path[at]
+            good = bad = 0
+        }
+        END { if (at != paths) print "no answer for " paths - at " znodes" }
+    ' "$work/accounts" "$work/paths" "$work/said" >"$work/wrong"
+}
+
+for _ in 1 2 3; do # nodes and clients make znodes meanwhile
+    close
+    check
+    if [ ! -s "$work/wrong" ]; then
+        echo "$(wc -l <"$work/paths") znodes below $root at $servers belong to $(paste -sd ' ' "$work/accounts") alone"
+        exit 0
+    fi
+done
+head -n 20 "$work/wrong" >&2
+echo "acl.sh: $(wc -l <"$work/wrong") znodes below $root have other rights, the first ones above. Who made them? Give the" \
+    "account of its nodes and clients as ZK_AUTH_OLD, or delete what a stranger has made" >&2
+exit 1

@@ -8,9 +8,10 @@ from canal_ha.model.excerpt import some
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
+ORDER = "docs/how-to/change-the-zookeeper-account.md has the order"
 NO_CREDENTIALS = (
-    "whoever reaches ZooKeeper can move and delete every cursor: set canal.zookeeper.auth or canal.zookeeper.sasl, then"
-    " run zk/acl.sh"
+    "whoever reaches ZooKeeper can move and delete every cursor: set canal.zookeeper.auth or canal.zookeeper.sasl"
+    f" ({ORDER})"
 )
 
 
@@ -29,4 +30,7 @@ def open_znodes(znodes: BlockingZnodes, destinations: Iterable[str]) -> str:
     found = znodes.open_to_all(paths)
     if not found:
         return ""
-    return f"everybody may change {some(found)}: run ZK_AUTH=user:password bash zk/acl.sh host:port"
+    return (
+        f"everybody may change {some(found)}: when all nodes have their account, run"
+        f" ZK_AUTH=user:password bash zk/acl.sh host:port ({ORDER})"
+    )

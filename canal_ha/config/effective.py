@@ -10,7 +10,7 @@ from typing import Any
 from canal_ha.config import keys, queue
 from canal_ha.config.keys import Key, KeyFile
 from canal_ha.config.live import DEFAULT, same_value, setting_of
-from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.config.model import NOBODY, CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.config.properties import HIDDEN, Layers, Setting, parse, references
 from canal_ha.config.secret_names import is_of_canal, is_secret_name
 
@@ -74,7 +74,7 @@ def secrets_of(config: CanalConfig) -> frozenset[str]:
     for values, layers in scopes:
         for each in values:
             setting = layers.find(each.key) if each.hidden else None
-            if setting is not None:
+            if setting is not None and (each.key, setting.text) != (keys.ZK_BEFORE.name, NOBODY):
                 found.add(setting.text)
     inside = {match[match.lastindex or 0] for text in found for match in _PASSWORD_INSIDE.finditer(text)}
     return frozenset((found | inside) - {""})

@@ -315,6 +315,15 @@ ZK_SASL = _node(
     "user:password",
     secret=True,
 )
+ZK_BEFORE = _node(
+    "canal.zookeeper.auth.before",
+    kinds.earlier_credentials(),
+    "",
+    "while zookeeper.auth changes: the account of the digest scheme from before, which new znodes belong to as well;"
+    " nobody: there was none, and new znodes stay open",
+    "user:password",
+    secret=True,
+)
 ZK_WORLD_READ = _node(
     "canal.zookeeper.world.read",
     kinds.switch(),

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from canal_ha.config.model import NOBODY
+
 T = TypeVar("T", covariant=True)
 E = TypeVar("E", bound=Enum)
 
@@ -267,6 +269,17 @@ def credentials() -> ValueKind[str]:
         return value
 
     return ValueKind("user:password", read)
+
+
+def earlier_credentials() -> ValueKind[str]:
+    """Accept user:password, `nobody`, or nothing."""
+
+    def read(value: str) -> str:
+        if value and value != NOBODY and ":" not in value:
+            raise ValueError(value)
+        return value
+
+    return ValueKind(f"user:password, or {NOBODY}", read)
 
 
 def names() -> ValueKind[tuple[str, ...]]:

@@ -80,6 +80,9 @@ class PortTls:
     ports: tuple[str, ...] = ("client",)
 
 
+NOBODY = "nobody"  # as ZooKeeperAccess.before
+
+
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
     """How to reach ZooKeeper, and as whom; files are PEM paths.
@@ -91,6 +94,8 @@ class ZooKeeperAccess:
     cert_file: the own certificate; "": none.
     key_file: its key; "": in cert_file.
     world_read: with a digest or SASL, let everybody read who runs a destination and who could.
+    before: while the account changes, the digest from before: log in with it too, and share new znodes with it; NOBODY
+        if there was no account: leave new znodes open. "" for none.
     """
 
     digest: str = field(default="", repr=False)
@@ -100,6 +105,7 @@ class ZooKeeperAccess:
     cert_file: str = ""
     key_file: str = ""
     world_read: bool = False
+    before: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Raise FileUnusable for a key with a password."""
@@ -109,6 +115,16 @@ class ZooKeeperAccess:
     def named(self) -> bool:
         """Whether ZooKeeper knows who we are, so that new znodes can belong to us alone."""
         return bool(self.digest or self.sasl)
+
+    @property
+    def closes(self) -> bool:
+        """Whether new znodes belong to us alone, or to us and the account before."""
+        return self.named and self.before != NOBODY
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The accounts of the digest scheme to log in with."""
+        return tuple(each for each in (self.digest, self.before) if each not in ("", NOBODY))
 
     @property
     def secured(self) -> bool:

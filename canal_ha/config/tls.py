@@ -83,10 +83,13 @@ def unverified(instances: Iterable[InstanceConfig]) -> str:
 
 
 def zookeeper_access(reader: KeyReader, path: Callable[[str], Path]) -> ZooKeeperAccess:
-    """Return how the node reaches ZooKeeper. Raises ConfigError for a file that is missing or not PEM."""
+    """Return how the node reaches ZooKeeper.
+
+    Raises ConfigError for a file that is missing or not PEM, and for an account from before without a new one.
+    """
     own = (keys.ZK_TLS_CA, keys.ZK_TLS_CERT, keys.ZK_TLS_KEY)
     ca_file, cert_file, key_file = (_pem(reader, key, reader.get(key), path) for key in own)
-    return ZooKeeperAccess(
+    access = ZooKeeperAccess(
         reader.get(keys.ZK_AUTH),
         reader.get(keys.ZK_SASL),
         reader.get(keys.ZK_TLS),
@@ -94,7 +97,11 @@ def zookeeper_access(reader: KeyReader, path: Callable[[str], Path]) -> ZooKeepe
         cert_file,
         key_file,
         reader.get(keys.ZK_WORLD_READ),
+        reader.get(keys.ZK_BEFORE),
     )
+    if access.before and not access.named:
+        raise reader.refusal(keys.ZK_BEFORE, "canal.zookeeper.auth or canal.zookeeper.sasl beside it")
+    return access
 
 
 def port_tls(reader: KeyReader, path: Callable[[str], Path]) -> PortTls | None:

@@ -355,9 +355,9 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
 
 def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
     """Return kazoo's options for credentials, TLS and the rights on new znodes: all for their creator, else open."""
-    options: dict[str, Any] = {"default_acl": CREATOR_ALL_ACL if access.named else None}
-    if access.digest:
-        options["auth_data"] = [("digest", access.digest)]
+    options: dict[str, Any] = {"default_acl": CREATOR_ALL_ACL if access.closes else None}  # "auth": all our accounts
+    if access.digests:
+        options["auth_data"] = [("digest", each) for each in access.digests]
     if access.sasl:
         user, _, password = access.sasl.partition(":")
         options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
@@ -374,7 +374,7 @@ def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
 
 def acl_of(path: str, access: ZooKeeperAccess) -> list[Any] | None:
     """Return the rights on a new znode if they differ from those of `client_options`: everybody may read it."""
-    open_to_all = access.named and access.world_read and tree.tells_who_runs(path)
+    open_to_all = access.closes and access.world_read and tree.tells_who_runs(path)
     return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if open_to_all else None
 
 

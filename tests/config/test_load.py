@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from canal_ha.config.effective import secrets_of
 from canal_ha.config.load import load, load_instance, load_usable
 from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode, LocalFiles, WhenLost
 from canal_ha.decode.filters import TableFilter
@@ -311,6 +312,23 @@ def test_an_account_of_zookeeper_without_a_password_is_refused(tmp_path: Path, t
         conf = write(tmp_path, f"canal.ip = 127.0.0.1\n{key} = {text}\n")
         with pytest.raises(ConfigError, match=f"{key}.*expected user:password"):
             load(conf, [], {})
+
+
+def test_an_account_before_needs_the_new_one(tmp_path: Path) -> None:
+    """Else a node whose account was forgotten would begin as a stranger. Neither password is shown."""
+    write(tmp_path, a="")
+    with pytest.raises(ConfigError, match=r"canal\.zookeeper\.auth\.before.*canal\.zookeeper\.auth") as error:
+        one(tmp_path / "conf", "canal.zookeeper.auth.before=u:hush")
+    assert "hush" not in str(error.value)
+    with pytest.raises(ConfigError, match="user:password, or nobody"):
+        one(tmp_path / "conf", "canal.zookeeper.auth=u:new", "canal.zookeeper.auth.before=somebody")
+    config = one(tmp_path / "conf", "canal.zookeeper.auth=u:new", "canal.zookeeper.auth.before=u:hush")
+    assert config.zk_access.digests == ("u:new", "u:hush")
+    assert "hush" not in repr(config)
+    assert secrets_of(config) >= {"u:new", "new", "u:hush", "hush"}
+    config = one(tmp_path / "conf", "canal.zookeeper.auth=u:new", "canal.zookeeper.auth.before=nobody")
+    assert config.zk_access.digests == ("u:new",)
+    assert "nobody" not in secrets_of(config)  # a debug bundle hides this word nowhere
 
 
 def test_a_missing_source_address(tmp_path: Path) -> None:

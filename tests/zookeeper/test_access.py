@@ -10,10 +10,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from canal_ha.cluster.rights import open_znodes
-from canal_ha.config.model import ZooKeeperAccess
-from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.config.model import NOBODY, ZooKeeperAccess
+from canal_ha.errors import ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import reading, tree
-from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.operations import Create, SetData
 from canal_ha.zookeeper.port import ended
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
@@ -144,3 +144,28 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path, monkeypatch: pytest
         ):
             with pytest.raises(ZooKeeperUnavailable):
                 BlockingZnodes(hosts, bad).__enter__()
+
+
+def test_nodes_with_the_old_and_with_the_new_account_run_a_cluster_together(zookeeper: ZooKeeper) -> None:
+    """A node that knows both reads and writes what either has made, and what it makes is for both."""
+    hosts = f"{zookeeper.hosts}/change"
+    with BlockingZnodes(hosts, ZooKeeperAccess("canal:old"), read_only=False) as znodes:
+        make(znodes)
+    with BlockingZnodes(hosts, ZooKeeperAccess("canal:new", before="canal:old"), read_only=False) as znodes:
+        znodes.transaction([SetData(tree.cursor("example", 1001), b"{ }")])
+        znodes.transaction([Create(tree.client("example", 1002)), Create(tree.cursor("example", 1002), b"{}")])
+    for account in ("canal:old", "canal:new"):
+        with BlockingZnodes(hosts, ZooKeeperAccess(account), read_only=False) as znodes:
+            znodes.transaction([SetData(tree.cursor("example", 1002), b"{ }")])
+    with BlockingZnodes(hosts, ZooKeeperAccess("canal:new")) as znodes:
+        assert isinstance(znodes.get_all([tree.cursor("example", 1001)])[0], ZnodeDenied)  # acl.sh changes that
+
+
+def test_nodes_with_the_first_account_and_without_one_run_a_cluster_together(zookeeper: ZooKeeper) -> None:
+    """As long as canal.zookeeper.auth.before is nobody, new znodes are open, also where only reading would be."""
+    hosts = f"{zookeeper.hosts}/first"
+    access = ZooKeeperAccess("canal:new", before=NOBODY, world_read=True)
+    with BlockingZnodes(hosts, access, read_only=False) as znodes:
+        make(znodes)
+    with BlockingZnodes(hosts, read_only=False) as znodes:
+        znodes.transaction([SetData(tree.cursor("example", 1001), b"{ }"), SetData(tree.running("example"), b"{}")])
