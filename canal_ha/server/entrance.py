@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from base64 import b64decode
 from binascii import Error
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
@@ -45,6 +45,7 @@ class Entrance:
         self.refusals: Counter[str] = Counter()
         self._clock = clock
         self._lockout = Lockout()
+        self._proven_tokens: OrderedDict[tuple[bytes, str], None] = OrderedDict()  # with origins; the last used is last
 
     def beside(self, account: Account) -> Entrance:
         """Return the entrance of a port that knows one more account. Waits, counts and the audit are the same."""
@@ -139,23 +140,28 @@ class Entrance:
         if self.accounts().is_open:
             return OPERATOR if hmac.compare_digest(hashed, self.operator_token) else ANYBODY
         origin, now = origin_of(peer), self._clock.seconds()
+        account = self.accounts().of_token(hashed)
+        proven = account is not None and (hashed, origin) in self._proven_tokens  # its neighbours may guess
         wait_s = self._lockout.wait_s(_TOKENS, origin, now)
-        if wait_s:
+        if wait_s and not proven:
             self.refusals["locked_out"] += 1
             raise Busy(f"too many invalid tokens from this address: try again in {wait_s:.0f} s")
-        account = self.accounts().of_token(hashed)
         if account is None:
             self._lockout.failed(_TOKENS, origin, now)
             self.refusals["login_failed"] += 1
             raise LoginRefused("the bearer token belongs to no account")
-        self._lockout.succeeded(_TOKENS, origin)
-        return account
+        self._proven_tokens[hashed, origin] = None
+        self._proven_tokens.move_to_end((hashed, origin))
+        if len(self._proven_tokens) > _TOKENS_KEPT:
+            self._proven_tokens.popitem(last=False)
+        return account  # whose failures stay: else whoever has one token could guess at others without end
 
 
 def _hashed(token: str) -> bytes:
     return sha256(token.strip().encode("latin-1", "replace")).digest()
 
 
+_TOKENS_KEPT = 1024
 _TOKENS = "\0tokens"  # no account's name, for the waits after invalid tokens
 
 

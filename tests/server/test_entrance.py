@@ -212,3 +212,20 @@ def test_a_bearer_token_logs_in_over_http() -> None:
     assert entrance.over_http("Bearer old", "/10.0.0.10") is not None
     with pytest.raises(LoginRefused):
         visitor(*(replace(reader("scraper"), tokens=hashes),)).log_in("scraper", token("old"), SEED)
+
+
+def test_a_valid_token_gives_no_further_guesses_at_others() -> None:
+    """Whoever has one may still not guess. It logs in itself meanwhile, until it is taken back."""
+    known = Account("scraper", roles=frozenset({AccountRole.READ}), tokens=(sha256(b"mine").digest(),))
+    made = Accounts([known, reader("shop", "pw")])
+    entrance = Entrance(lambda: made, Clock())
+    for _ in range(FREE_FAILURES):
+        assert entrance.over_http("Bearer mine", FAR) == known
+        with pytest.raises(LoginRefused):
+            entrance.over_http("Bearer guess", FAR)
+    with pytest.raises(Busy):
+        entrance.over_http("Bearer guess", FAR)
+    assert entrance.over_http("Bearer mine", FAR) == known
+    made = Accounts([reader("shop", "pw")])
+    with pytest.raises(Busy):
+        entrance.over_http("Bearer mine", FAR)
