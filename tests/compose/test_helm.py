@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from canal_ha import logs
 from canal_ha.config.load import load
 from canal_ha.config.model import CanalConfig
 from canal_ha.server import probes
@@ -56,6 +57,7 @@ def test_the_shipped_values_fit_the_schema(file: Path) -> None:
     [
         {"replicas": 2},
         {"replicaCount": 0},
+        {"logs": {"persistence": {"size": "much"}}},
         {"terminationGracePeriodSeconds": 5},
         {"tls": {"ports": ["https"]}},
         {"destinations": {"..": ""}},
@@ -78,6 +80,16 @@ def test_probes_ports_and_user_are_those_of_the_image() -> None:
     (exposed,) = re.findall(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE)
     assert re.findall(r"containerPort: (\d+)", text) == exposed.split()
     assert "readOnlyRootFilesystem: true" in text
+
+
+def test_the_log_files_of_all_destinations_fit_into_their_volume() -> None:
+    """Kubernetes evicts a pod whose logs outgrow the limit, and the audit log goes with it."""
+    pattern = r'sizeLimit \| default \(printf "%dMi" \(mul (\d+) \(add (\d+) \(mul (\d+) \(len \.Values\.destinations'
+    ((mib, of_node, of_destination),) = re.findall(pattern, TEMPLATES["statefulset.yaml"])
+    assert VALUES["logs"]["sizeLimit"] == ""
+    assert int(mib) << 20 > (logs.ROTATE_FILES + 1) * logs.ROTATE_BYTES
+    assert int(of_node) == len(["canal.log", "meta.log", "audit.log"])
+    assert int(of_destination) == len(["shop.log", "meta.log"])
 
 
 def mounted(volume: Path, generation: str, files: dict[str, str]) -> None:

@@ -58,6 +58,7 @@ def conform(manifests: str) -> subprocess.CompletedProcess[str]:
         (*PRODUCTION, "--set", "podDisruptionBudget.maxUnavailable=50%", "--set", "priorityClassName=high"),
         (*OPEN, "--set-json", 'tolerations=[{"key":"a","operator":"Exists"}]', "--set-json", 'nodeSelector={"a":"b"}'),
         (*OPEN, "--set-json", 'podLabels={"a":"b"}', "--set-json", 'podAnnotations={"c":"d"}'),
+        (*OPEN, "--set", "logs.persistence.enabled=true", "--set", "logs.persistence.storageClass=fast"),
         (*OPEN, "--set-json", 'imagePullSecrets=[{"name":"x"}]', "--set", "podDisruptionBudget.enabled=false"),
     ],
 )
@@ -67,6 +68,22 @@ def test_what_helm_renders_fits_the_schemas_of_kubernetes(values: tuple[str, ...
     assert done.returncode == 0, done.stdout + done.stderr
     done = conform(rendered(*values))
     assert done.returncode == 0, done.stdout
+
+
+def test_the_logs_are_on_a_volume_that_grows_with_the_destinations_or_outlives_the_pod() -> None:
+    """A limit of one's own counts. With a claim there is no other volume of that name."""
+
+    def volumes(found: dict[str, Any]) -> dict[str, Any]:
+        return {each["name"]: each for each in found["StatefulSet"]["spec"]["template"]["spec"]["volumes"]}
+
+    two = ("--set", "destinations.a=x", "--set", "destinations.b=x")
+    assert volumes(objects(*OPEN, *two))["logs"]["emptyDir"] == {"sizeLimit": "8400Mi"}
+    own = (*OPEN, *two, "--set", "logs.sizeLimit=5Gi")
+    assert volumes(objects(*own))["logs"]["emptyDir"] == {"sizeLimit": "5Gi"}
+    found = objects(*OPEN, "--set", "logs.persistence.enabled=true", "--set", "logs.persistence.size=9Gi")
+    assert "logs" not in volumes(found)
+    (claim,) = found["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    assert (claim["metadata"]["name"], claim["spec"]["resources"]["requests"]) == ("logs", {"storage": "9Gi"})
 
 
 def test_kubeconform_would_find_a_misspelt_field() -> None:

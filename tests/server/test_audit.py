@@ -299,6 +299,21 @@ def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
 
 
+def test_the_audit_goes_into_a_pipe_for_a_collector() -> None:
+    """As /dev/stdout of a container is one. It is not rotated, its mode stays, and lines come complete."""
+    reading, writing = os.pipe()
+    mode = os.fstat(writing).st_mode
+    file = AuditFile(Path(f"/dev/fd/{writing}"), rotate_bytes=10)
+    file.start()
+    for number in range(50):
+        file.write(json.dumps({"number": number}).encode() + b"\n")
+    file.close()
+    assert (os.fstat(writing).st_mode, file.problem, file.unrotated) == (mode, "", "")
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        assert [json.loads(line)["number"] for line in pipe] == list(range(50))
+
+
 def test_a_rotation_that_fails_costs_no_second_for_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
