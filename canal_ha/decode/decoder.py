@@ -26,7 +26,7 @@ from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
 from canal_ha.decode.plans import table_names
 from canal_ha.decode.prepared import PreparedParts, XaCommit, Xid, xid_of_event, xid_of_statement
 from canal_ha.decode.privacy import NO_PRIVACY, Privacy
-from canal_ha.decode.protected_statements import exposed, tells_nothing
+from canal_ha.decode.protected_statements import exposed, names_only, tells_nothing
 from canal_ha.decode.savepoints import ROLLBACK_TO, SAVEPOINT, behind, last_of_name
 from canal_ha.decode.table_map import TableMap, parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
@@ -625,7 +625,7 @@ class Decoder:
         if is_ddl and self._options.filter_query_ddl:
             return
         names = table_names(first.schema, first.table)
-        if self._guarded and not (tells_nothing(sql, self._privacy) and self._may_name(results)):
+        if self._guarded and not (tells_nothing(sql, self._privacy) and self._may_name(sql, statement.schema, results)):
             statement = replace(statement, sql="")
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
 
@@ -652,14 +652,17 @@ class Decoder:
             return False
         return self._tables.accepts(result.origin_schema or "", result.origin_table or "")
 
-    def _may_name(self, results: Iterable[DdlResult]) -> bool:
-        """Return whether the reader may know all tables that a statement changes."""
-        return not self._confined or all(
-            self._tables.accepts(schema or "", table or "")
+    def _may_name(self, sql: str, schema: str, results: Iterable[DdlResult]) -> bool:
+        """Return whether the reader may know all tables that a statement names."""
+        if not self._confined:
+            return True
+        changed = (
+            (schema or "", table)
             for result in results
             for schema, table in ((result.schema, result.table), (result.origin_schema, result.origin_table))
             if table
         )
+        return all(self._tables.accepts(*name) for name in changed) and names_only(sql, schema, self._tables)
 
     def _intvar(self, body: bytes) -> Iterator[Output]:
         return self._accompanying(entries.intvar_sql(body), with_gtid=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
@@ -14,12 +15,16 @@ from canal_ha.decode.ddl.statements import (
     SetColumn,
     Statement,
 )
-from canal_ha.decode.ddl.tokens import TokenKind, Unreadable, tokenize
+from canal_ha.decode.ddl.tokens import Token, TokenKind, Unreadable, tokenize
 from canal_ha.decode.filters import TableFilter
 from canal_ha.decode.privacy import Privacy
 
 # Statements with these words can contain values of rows: queries, partitions by value, bodies of programs.
 _WITH_VALUES = frozenset(["SELECT", "VALUES", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"])
+
+_WITH_OTHER_PLACES = frozenset(["CONNECTION", "UNION"])  # options of the engines FEDERATED and MERGE
+_BEFORE_TABLE = frozenset(["LIKE", "REFERENCES"])
+_BEFORE_OTHER_TABLE = frozenset(["WITH", "TO", "AS", "(", "CONVERT"])
 
 
 def tells_nothing(sql: str, privacy: Privacy) -> bool:
@@ -32,6 +37,36 @@ def tells_nothing(sql: str, privacy: Privacy) -> bool:
         token.value.lower() for token in tokens if token.kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT)
     )
     return privacy.columns.isdisjoint(names) and not any(token.word in _WITH_VALUES for token in tokens)
+
+
+def names_only(sql: str, default_schema: str, tables: TableFilter) -> bool:
+    """Return whether a DDL statement names no table that is not accepted, in a place where it changes no table.
+
+    Every `a.b` counts as a table, and so does what follows LIKE, REFERENCES and the TABLE of a query or of a partition.
+    Options that name tables or servers in other ways count as such a name. Comments and texts do not count.
+
+    sql: the statement.
+    default_schema: of the session.
+    tables: those that may be named.
+    """
+    try:
+        tokens = tokenize(sql)
+    except Unreadable:
+        return False
+    if any(token.word in _WITH_OTHER_PLACES for token in tokens):
+        return False
+    return all(tables.accepts(*name) for name in _named(tokens, default_schema))
+
+
+def _named(tokens: Sequence[Token], default_schema: str) -> Iterator[tuple[str, str]]:
+    """Yield schema and name of what may be a table; see names_only."""
+    for at, (token, after) in enumerate(pairwise(tokens)):
+        before = tokens[at - 1]
+        names_table = token.word in _BEFORE_TABLE or (token.word == "TABLE" and before.word in _BEFORE_OTHER_TABLE)
+        if token.word == ".":
+            yield before.value, after.value
+        elif names_table and [each.word for each in tokens[at + 2 : at + 3]] != ["."]:
+            yield default_schema, after.value
 
 
 def exposed(sql: str, default_schema: str, privacy: Privacy, tables: TableFilter) -> tuple[str, str] | None:
