@@ -72,6 +72,10 @@ class RingRoom(Protocol):
         """Whether `accept` has to wait."""
 
     @property
+    def over_budget(self) -> bool:
+        """Whether the ring holds more than its size, perhaps of a transaction whose end its client waits for."""
+
+    @property
     def drained(self) -> bool:
         """Whether the client has got everything."""
 

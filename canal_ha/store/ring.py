@@ -165,6 +165,12 @@ class Ring:
             return not self._closed and not self._admits()
 
     @property
+    def over_budget(self) -> bool:
+        """Whether it holds more than its size. A put may go on: the client may wait for the end of a transaction."""
+        with self._lock:
+            return self._full()
+
+    @property
     def drained(self) -> bool:
         """Whether everything in it was handed out."""
         return self.get_seq == self.put_seq

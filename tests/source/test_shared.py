@@ -12,7 +12,7 @@ from canal_ha.decode.outputs import Output, Passed, SourceHeartbeat
 from canal_ha.errors import RingClosed
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.source.server.shared import KEPT_BYTES, RETRY_S, UNUSED_S, SharedDump, SharedDumps
+from canal_ha.source.server.shared import GRACE_S, KEPT_BYTES, RETRY_S, UNUSED_S, SharedDump, SharedDumps
 from tests.segments import HERE, Item, segment
 
 JOURNAL = "mysql-bin.000001"
@@ -30,8 +30,8 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let half a second pass, so that a few looks at a full ring take long."""
-        self.now += 0.5
+        """Let the time pass."""
+        self.now += seconds
 
 
 class Lead:
@@ -60,7 +60,7 @@ class Stream:
         self.gtid = gtid
         self.server = server
         self.received_bytes = 0
-        self.full = self.drained = False
+        self.full = self.drained = self.over_budget = False
         self.inside = False
         self.released = 0
         self.got: list[int] = []
@@ -159,8 +159,9 @@ def test_a_place_that_is_too_far_back_is_not_kept() -> None:
 
 
 def test_a_slow_follower_is_waited_for_while_nobody_else_starves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full ring delays the others only while they have something to take."""
-    shared, _ = leading(Clock())
+    """A full ring delays a client that has nothing to take for 20 ms at most."""
+    clock = Clock()
+    shared, _ = leading(clock)
     at = send(shared, 0)
     slow, other = Stream(at), Stream(at)
     assert shared.join(slow)
@@ -178,8 +179,10 @@ def test_a_slow_follower_is_waited_for_while_nobody_else_starves(monkeypatch: py
     assert slow.got == other.got == [100]
 
     slow.full = other.drained = True
+    began = clock()
+    monkeypatch.setattr("canal_ha.source.server.shared.time.sleep", clock.sleep)
     send(shared, at)
-    assert len(looks) == 5, "it waited although a client had nothing to take"
+    assert clock() - began == pytest.approx(GRACE_S, abs=0.003)
     assert (slow.got, slow.released) == ([100], 1)
     assert other.got == [100, 200]
 

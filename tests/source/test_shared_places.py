@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
@@ -18,7 +22,7 @@ from canal_ha.source.positions.delivered import ExpectedTransactions
 from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.server.dump import Dump, Room, Sharing
-from canal_ha.source.server.shared import SharedDump, SharedDumps
+from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
 
@@ -50,6 +54,7 @@ class Roomy:
 
     patient = True
     full = False
+    over_budget = False
     drained = True
 
 
@@ -172,6 +177,50 @@ def test_a_transaction_larger_than_all_rings_separates_no_streams() -> None:
                 pass
     assert shared.shared.followers == 2
     assert [each.get_seq for each in rings] == [31, 31]
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("delays_s", [(0.001, 0.001), (0.005, 0.008), (0.02, 0.025)])
+def test_clients_of_unequal_pace_stay_together_in_a_large_transaction(delays_s: tuple[float, float]) -> None:
+    """The first one that has taken a piece was ready within 2 ms, and all others were released."""
+    shared = Shared(at(0))
+    shared.feed(Rotated(JOURNAL, 0))
+    rings = [ring(4) for _ in delays_s]
+    for client_id, each in enumerate(rings, 1):
+        each.patient = False
+        assert shared.shared.join(stream_at(0, each.put, each, client_id))
+    over = threading.Event()
+
+    def follow(ring: Ring, delay_s: float) -> None:
+        while not over.is_set():
+            time.sleep(delay_s)
+            ring.get(1000)
+
+    clients = [threading.Thread(target=follow, args=each) for each in zip(rings, delays_s, strict=True)]
+    for client in clients:
+        client.start()
+    for piece in range(40):
+        shared.feed(replace(segment([Item(piece * 8 + index) for index in range(8)]), cut=True))
+    over.set()
+    for client in clients:
+        client.join()
+    assert shared.shared.followers == 2
+
+
+def test_a_client_that_is_much_slower_leaves_a_large_transaction() -> None:
+    """The others wait for it half of the time at most."""
+    now = 0.0
+    patience = _Patience(lambda: now)
+    waited = 0
+    for _ in range(1000):  # 2 ms of work, and the others have to wait for 6 ms
+        now += 0.002
+        patience.ends(ROOM_S, waits=True)
+        now += 0.006
+        waited += 1
+        if patience.ends(ROOM_S, waits=True):
+            break
+        patience.ends(ROOM_S, waits=False)
+    assert 0.9 < waited * 0.004 < 1.1
 
 
 def test_a_stream_that_expects_transactions_of_another_server_shares_nothing() -> None:

@@ -139,6 +139,7 @@ class Room(Protocol):
     """What a shared dump asks about a stream's ring.
 
     full: a segment has to wait.
+    over_budget: it holds more than its size. It may not be full then: its client may wait for a transaction's end.
     drained: the client has all of it.
     patient: whether `accept` waits for room; False: it takes every segment at once.
     """
@@ -147,6 +148,9 @@ class Room(Protocol):
 
     @property
     def full(self) -> bool: ...
+
+    @property
+    def over_budget(self) -> bool: ...
 
     @property
     def drained(self) -> bool: ...
@@ -552,6 +556,11 @@ class Dump:
     def full(self) -> bool:
         """See SharingStream."""
         return self._sharing is not None and self._sharing.room.full
+
+    @property
+    def over_budget(self) -> bool:
+        """See SharingStream."""
+        return self._sharing is not None and self._sharing.room.over_budget
 
     @property
     def drained(self) -> bool:

@@ -9,9 +9,11 @@ shared dump keeps its last outputs for this.
 
 A shared dump lasts as long as somebody follows it, so a destination never has more shared dumps than open streams.
 
-A follower whose ring is full is waited for, but only as long as all other followers have something to take, and for a
-second at most. A stream that is still full then leaves, and `take` never waits, so a slow client delays nobody. If the
-shared dump fails in any way, all followers leave; it is never repaired.
+A follower whose ring is full is waited for, a second at most, while all other followers have something to take. If one
+has nothing to take, it waits for 20 ms at most; in a transaction larger than the rings, whose pieces all clients take
+one by one, for half of the time at most. A stream that is still full then leaves, and `take` never waits, so a slow
+client does not delay the others for long. If the shared dump fails in any way, all followers leave; it is never
+repaired.
 
 Threads: `take` is called on the thread of the shared dump, or on that of the stream while it joins.
 """
@@ -36,6 +38,7 @@ KEPT_BYTES = 1 << 20
 UNUSED_S = 5.0  # a shared dump that nobody has followed yet ends
 RETRY_S = 10.0  # between a shared dump that has ended and the next one
 ROOM_S = 1.0  # longest wait for room
+GRACE_S = 0.02  # longest wait for room while another client has nothing to take, outside a large transaction
 _LOOK_S = 0.002  # at a full ring
 
 
@@ -51,6 +54,10 @@ class SharingStream(Protocol):
     @property
     def full(self) -> bool:
         """Whether it would have to wait for room."""
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether its ring holds more than its size, of a transaction whose end its client may wait for."""
 
     @property
     def drained(self) -> bool:
@@ -79,6 +86,27 @@ class Leader(Protocol):
         """Raise an exception of its own if stop() was called."""
 
 
+class _Patience:
+    """How long followers that have taken everything wait for others: at most half of the time, and ROOM_S at once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left_s = ROOM_S
+        self._waits = False
+        self._at = clock()
+
+    def ends(self, most_s: float, *, waits: bool) -> bool:
+        """Return whether they have waited long enough. waits: whether one of them waits from now on.
+
+        most_s: at once; up to ROOM_S.
+        """
+        now = self._clock()
+        passed_s = now - self._at
+        self._left_s = min(ROOM_S, self._left_s + (-passed_s if self._waits else passed_s))
+        self._waits, self._at = waits, now
+        return waits and self._left_s <= ROOM_S - most_s
+
+
 class SharedDump:
     """One shared dump and its followers. See the module.
 
@@ -102,6 +130,7 @@ class SharedDump:
         self._followers: list[SharingStream] = []
         self._began_at = clock()
         self._counted_bytes = 0
+        self._patience = _Patience(clock)
         self._ended = False
         # the last outputs, each with the GTID set behind it; the first one has the number `_first`
         self._kept: deque[tuple[Output, str]] = deque()
@@ -174,12 +203,14 @@ class SharedDump:
         while True:
             with self._lock:
                 full = [follower for follower in self._followers if follower.full]
-                over = self._clock() >= until or any(each.drained for each in self._followers if each not in full)
-                if full and over:
+                ready = [each for each in self._followers if each not in full and each.drained] if full else []
+                most_s = ROOM_S if all(each.over_budget for each in ready) else GRACE_S
+                if full and (self._clock() >= until or self._patience.ends(most_s, waits=bool(ready))):
                     for follower in full:
                         self._release(follower)
-                    return
+                    full = []
             if not full:
+                self._patience.ends(ROOM_S, waits=False)
                 return
             leader.check()
             time.sleep(_LOOK_S)
