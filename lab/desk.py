@@ -37,6 +37,7 @@ from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus, ReaderStatus, StreamStatus
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.node.reports import reports_of, seen_document
 from canal_ha.server.audit import Audit
@@ -165,6 +166,7 @@ class Desk:
         self.instances = list(instances)
         self.cursors: list[tuple[int, Place | None]] = []
         self.switched: list[tuple[str, str]] = []
+        self.snapshots_within: list[Within] = []
         self.entrance = entrance = Entrance(lambda: self.accounts, self.clock, Audit(self.clock, self.written.append))
         entrance.operator_token = sha256(TOKEN.encode()).digest()
         own = OwnStatus(NodeFacts(NODE, "compiled", time.time()), lambda: self.instances)
@@ -211,7 +213,10 @@ class Desk:
         assert STREAM.cursor
         return STREAM.cursor
 
-    async def _snapshot(self, destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+    async def _snapshot(
+        self, destination: str, client_id: int, request: SnapshotRequest, within: Within
+    ) -> SnapshotState:
+        self.snapshots_within.append(within)
         return changed("", request, "id1", 5)
 
     def ask(self, request: str) -> Answer:

@@ -159,7 +159,7 @@ class Acting:
         """Act on a node, or here if any node can do it; return the HTTP status and the answer."""
         shape, wanted = form.shape, action.wanted(body)
         if shape is None or node in (self._node, ""):
-            return await self._control.carry_out(action, name, wanted, guest.actor)
+            return await self._control.carry_out(action, name, wanted, guest)
         details = {**action.facts(wanted), "node": node}
 
         def ask() -> dict[str, Any]:

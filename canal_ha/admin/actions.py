@@ -10,13 +10,14 @@ from typing import Any
 from canal_ha.accounts import gate
 from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
+from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
 
 PLACES = ("master", "standby", "other")
 _PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
 
 Switch = Callable[[str, str], Awaitable[str]]
-TakeSnapshot = Callable[[str, int, SnapshotRequest], Awaitable[SnapshotState]]
+TakeSnapshot = Callable[[str, int, SnapshotRequest, Within], Awaitable[SnapshotState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,10 @@ class Action:
     name: for the audit log.
     usage: what the body must be, for the answer to any other one.
     wanted: reads the body, a JSON value; None if it is none of this action.
-    carry_out: called with the destination and what `wanted` returned; returns the answer. Raises CanalError.
+    carry_out: called with the destination and what `limited` returned; returns the answer. Raises CanalError.
     facts: for the audit log.
     client_id: whose stream the action is about; None if it is about the whole destination.
+    limited: returns what `wanted` returned, with the most that the account that asks may read, if that matters.
     """
 
     name: str
@@ -37,22 +39,24 @@ class Action:
     carry_out: Callable[[str, Any], Awaitable[dict[str, Any]]]
     facts: Callable[[Any], dict[str, object]]
     client_id: Callable[[Any], int | None] = lambda wanted: None
+    limited: Callable[[Any, Within], Any] = lambda wanted, within: wanted
 
 
 def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
     """Return the actions by kind of request, as the gate names it.
 
     switch: called with the destination and the target; returns the address of the server that is read then.
-    snapshot: called with the destination, the client id and the request; returns the state.
+    snapshot: called with the destination, the client id, the request and the most that the account that asks
+        may read; returns the state.
     """
 
     async def switched(destination: str, to: str) -> dict[str, Any]:
         return {"destination": destination, "source": await switch(destination, to)}
 
-    async def snapshotted(destination: str, wanted: tuple[int, SnapshotRequest]) -> dict[str, Any]:
-        client_id, request = wanted
+    async def snapshotted(destination: str, limited: tuple[int, SnapshotRequest, Within]) -> dict[str, Any]:
+        client_id, request, within = limited
         try:
-            state = await snapshot(destination, client_id, request)
+            state = await snapshot(destination, client_id, request, within)
         except NotSubscribed as error:
             raise SnapshotRefused(
                 f"client id {client_id} has not subscribed to {destination}: start the client once, or let its first"
@@ -77,6 +81,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
             snapshotted,
             _facts,
             lambda wanted: int(wanted[0]),
+            lambda wanted, within: (*wanted, within),
         ),
     }
 

@@ -88,7 +88,7 @@ class StatusApi(Resource):
         check = partial(check_right, self._entrance, guest.account, guest.actor, route.kind, destination)
         check()
         if action := self._actions.get(route.kind):
-            return self._control.render(request, action, destination, guest.actor, check)
+            return self._control.render(request, action, destination, guest, check)
         if report := self._reports.get(route.kind):
             return later(request, _reported(request, report(destination, guest, query_of(request)), destination))
         return answer(request, 200, self._document(guest.account))

@@ -14,8 +14,9 @@ from twisted.web.server import Request
 from canal_ha import logs
 from canal_ha.admin.actions import Action
 from canal_ha.admin.answer import answer, later
+from canal_ha.admin.guest import Guest
 from canal_ha.errors import CanalError, NotRunningHere
-from canal_ha.server.audit import FAILED, OK, Actor, Audit
+from canal_ha.server.audit import FAILED, OK, Audit
 
 SUCCESS = 200
 
@@ -29,45 +30,45 @@ class Control:
         self._audit = audit
 
     def render(
-        self, request: Request, action: Action, destination: str, actor: Actor, check: Callable[[int | None], None]
+        self, request: Request, action: Action, destination: str, guest: Guest, check: Callable[[int | None], None]
     ) -> bytes | int:
         """Answer one request; NOT_DONE_YET while the action runs. If the caller hangs up, the action continues.
 
         request: of HTTP.
         action: what to do.
         destination: to which destination.
-        actor: who asks.
-        check: raises HttpRefusal if the actor may not act on a client id.
+        guest: who asks.
+        check: raises HttpRefusal if the guest may not act on a client id.
         """
         wanted = action.wanted(_body(request))
         if wanted is None:
-            self._audit.refused(action.name, actor, action.usage, destination=destination)
+            self._audit.refused(action.name, guest.actor, action.usage, destination=destination)
             return answer(request, 400, {"error": action.usage})
         check(action.client_id(wanted))
 
         async def work() -> bytes:
-            return answer(request, *await self.carry_out(action, destination, wanted, actor))
+            return answer(request, *await self.carry_out(action, destination, wanted, guest))
 
         return later(request, work())
 
     async def carry_out(
-        self, action: Action, destination: str, wanted: Any, actor: Actor
+        self, action: Action, destination: str, wanted: Any, guest: Guest
     ) -> tuple[int, dict[str, Any]]:
         """Act, write it down, and return the HTTP status and the answer. The caller has asked the gate.
 
         wanted: as `action.wanted` returned it.
         """
-        code, body = await _carried_out(action, destination, wanted)
+        code, body = await _carried_out(action, destination, action.limited(wanted, guest.account.within))
         result = OK if code == SUCCESS else FAILED
         facts: dict[str, object] = {key: body[key] for key in ("source", "error") if key in body}
         details = {**action.facts(wanted), **facts}
-        self._audit.ordered(action.name, actor, result, destination=destination, details=details)
+        self._audit.ordered(action.name, guest.actor, result, destination=destination, details=details)
         return code, body
 
 
-async def _carried_out(action: Action, destination: str, wanted: Any) -> tuple[int, dict[str, Any]]:
+async def _carried_out(action: Action, destination: str, limited: Any) -> tuple[int, dict[str, Any]]:
     try:
-        return SUCCESS, await action.carry_out(destination, wanted)
+        return SUCCESS, await action.carry_out(destination, limited)
     except NotRunningHere:
         return 404, {"error": not_here(destination)}
     except CanalError as error:

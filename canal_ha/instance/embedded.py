@@ -124,9 +124,11 @@ class Embedded:
         """See Instance.switch_source. Raises NotRunningHere."""
         return await self._here(destination).switch_source(to)
 
-    async def change_snapshot(self, destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+    async def change_snapshot(
+        self, destination: str, client_id: int, request: SnapshotRequest, within: Within
+    ) -> SnapshotState:
         """See Instance.change_snapshot. Raises NotRunningHere."""
-        return await self._here(destination).change_snapshot(client_id, request)
+        return await self._here(destination).change_snapshot(client_id, request, within)
 
     async def move_cursor(
         self, destination: str, client_id: int, place: Place, *, dry_run: bool

@@ -324,7 +324,8 @@ class Instance:
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         if snapshot.again and start is None:
-            await self.change_snapshot(client_id, SnapshotRequest(SnapshotAction.ADD, snapshot.tables))
+            request = SnapshotRequest(SnapshotAction.ADD, snapshot.tables)
+            await self.change_snapshot(client_id, request, identity.within)
         return stream.cursor
 
     def era(self, identity: ClientIdentity) -> object | None:
@@ -407,11 +408,15 @@ class Instance:
         async with self._asking:
             return await self._run_blocking(lambda: shown_definition(self._origin, within, schema, table))
 
-    async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
+    async def change_snapshot(self, client_id: int, request: SnapshotRequest, within: Within) -> SnapshotState:
         """Start, add to, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
 
-        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused,
-        FilterInvalid, MetaWriteFailed.
+        The stream begins again at its cursor, as after a roll-back.
+
+        client_id: the client that gets the rows.
+        request: what to do.
+        within: the most that the account that asks may read. It may be another one than the client's.
+        Raises NotSubscribed, SnapshotRefused, FilterInvalid, MetaWriteFailed.
         """
         self._check()
         cursor = self.meta.cursor(client_id)
@@ -421,6 +426,7 @@ class Instance:
         if request.action in (SnapshotAction.START, SnapshotAction.ADD):
             check_tables(request.tables)
             async with self._asking:
+                await self._snapshots.check_within(request, within)
                 known = await self._snapshots.known_tables()
             client = ClientIdentity(self.config.destination, client_id, stream.filter, stream.within)
             await self._snapshots.check_kept(client, request.tables, known)

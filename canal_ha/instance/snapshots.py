@@ -8,13 +8,16 @@ from dataclasses import replace
 from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.filters import effective
+from canal_ha.decode.filters import TableFilter, effective
+from canal_ha.decode.privacy import Privacy
 from canal_ha.errors import SnapshotRefused
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin
 from canal_ha.meta.files import RunBlocking
+from canal_ha.model.condition import check_asked
 from canal_ha.model.excerpt import some
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import (
     InitialSnapshot,
     SnapshotAction,
@@ -60,6 +63,30 @@ class Snapshots:
         else:
             await self.check_kept(client, tables, known)
         return self.begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
+
+    async def check_within(self, request: SnapshotRequest, within: Within) -> None:
+        """Raise SnapshotRefused if an account asks for more than it may read itself, and FilterInvalid.
+
+        Who asks sees how many rows come, also if they go to another account. The answer about a table outside its
+        filter does not depend on whether the source has the table.
+
+        request: to start a snapshot, or to add to one.
+        within: of the account that asks.
+        """
+
+        def check() -> None:
+            shown = TableFilter(within.filter, "")
+            outside = [table for table in request.tables if not shown.accepts(*_names(table))]
+            if outside:
+                raise SnapshotRefused(
+                    f"{self._config.destination}: {some(outside)} is outside the filter of the account that asks:"
+                    " leave it out"
+                )
+            privacy = Privacy([within.privacy], "unused")
+            for table, condition in request.where.items():
+                check_asked(condition, table, privacy.columns_of(*_names(table)))
+
+        await self._run_blocking(check)
 
     async def check_kept(self, identity: ClientIdentity, tables: Sequence[str], known: Known) -> None:
         """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
@@ -122,3 +149,8 @@ class Snapshots:
 
         async with self._compiling.of(identity.account or identity.client_id):
             return await self._run_blocking(kept)
+
+
+def _names(table: str) -> tuple[str, str]:
+    schema, _, name = table.partition(".")
+    return schema, name

@@ -7,6 +7,9 @@ counts as a name, because a server accepts some words as both.
 If columns of the table are hidden from the client, a name must be that of another column, in the table's own spelling
 but for the case of ASCII letters. Servers find a column under more names: `_rowid` is a key of one integer, `emaİl` is
 `email`, and MySQL looks up the columns of a table with more than 32 of them without regard to accents.
+
+Who asks for the snapshot may be another account than the client's, with columns of its own that it may not see. It sees
+how many rows come, so its condition must not name them either.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ _CHARSET = re.compile(  # or a collation of it, or the introducer of a text
     "_?(ascii|big5|binary|cp[0-9]+|eucjpms|euckr|gb18030|gb2312|gbk|greek|hebrew|koi8[ru]|latin[0-9]|sjis|tis620|ucs2"
     "|uca1400|ujis|utf16|utf16le|utf32|utf8|utf8mb3|utf8mb4)(_[a-z0-9]+)*"
 )
+_ROWID = "_rowid"  # MySQL's other name of a key of one integer
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -90,6 +94,25 @@ def check_names(condition: str, table: str, columns: Collection[str], hidden: Co
             f"{table}: the condition has {some(strange)}, which is neither a column of the table nor a word"
             " that a condition on a table with hidden columns may have (a filter of fields, or canal.instance.privacy):"
             " cancel the snapshot, and start it with a condition that spells the columns as the table does"
+        )
+
+
+def check_asked(condition: str, table: str, hidden: Collection[str]) -> None:
+    """Raise SnapshotRefused if a condition could ask about a column that is hidden from the account that asks.
+
+    The columns of the table are not known here.
+
+    table: `schema.table`.
+    hidden: columns in the account's rules for the table. If there is none, every name is right.
+    """
+    if not hidden:
+        return
+    unseen = {_without_accents(column) for column in (*hidden, _ROWID)}
+    named = [(name, _without_accents(name.rstrip())) for name in names_in(condition)]
+    if told := [name for name, plain in named if any(_could_mean(plain, column) for column in unseen)]:
+        raise SnapshotRefused(
+            f"{table}: the condition has {some(sorted(told))}, which may be a column that the account that asks does"
+            " not see: use another condition, or ask with an account that has no rules of privacy for this table"
         )
 
 
@@ -126,6 +149,21 @@ def names_in(condition: str) -> frozenset[str]:
 def _without_accents(name: str) -> str:
     parts = unicodedata.normalize("NFKD", name)
     return "".join(each for each in parts if not unicodedata.combining(each)).lower()
+
+
+def _could_mean(name: str, column: str) -> bool:
+    """Return whether a server could find a column under a name; both without accents.
+
+    MySQL also takes some letters without an accent for others: `grose` is `größe`. So each letter beyond ASCII counts
+    as any other one, unless it is of a script without upper and lower case.
+    """
+    return len(name) == len(column) and all(map(_could_be, name, column))
+
+
+def _could_be(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    return not (one + other).isascii() and "Lo" not in (unicodedata.category(one), unicodedata.category(other))
 
 
 def _tokens(condition: str) -> Iterator[re.Match[str]]:

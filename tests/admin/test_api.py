@@ -25,6 +25,7 @@ from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import LocalProtocolError, NotRunningHere, NotSubscribed
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING, ColumnRules, Within
 from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.server.audit import Audit
 from canal_ha.server.entrance import Entrance
@@ -41,6 +42,9 @@ INSTANCE = InstanceStatus(
     newest=LogPosition("mysql-bin.000004", 900),
     streams=(StreamStatus(1001, "", "open", cursor=LogPosition("mysql-bin.000004", 491), batches=(1, 2)),),
 )
+
+
+WITHIN: list[Within] = []  # of the accounts that asked for snapshots
 
 
 def instances() -> Sequence[InstanceStatus]:
@@ -75,7 +79,8 @@ def ask(
     return int(status.split()[1]), {line.split(": ")[0].lower(): line.split(": ")[1] for line in lines}, body
 
 
-async def snapshotted(destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+async def snapshotted(destination: str, client_id: int, request: SnapshotRequest, within: Within) -> SnapshotState:
+    WITHIN.append(within)
     if destination != "example":
         raise NotRunningHere(destination)
     if client_id == 7:
@@ -151,6 +156,19 @@ def test_an_admin_of_one_client_id_cannot_read_tables_into_the_stream_of_another
     assert found == code
     assert (b"no right on client id 1002" in body) == (code == 403)
     assert json.loads(written[-1])["result"] == ("ok" if code == 200 else "refused")
+
+
+def test_a_snapshot_is_asked_for_with_the_limits_of_the_account_that_asks() -> None:
+    """The client's account may see more, and the progress tells who asks how many rows there are."""
+    start = {"action": "start", "client_id": 1001, "tables": ["shop.orders"]}
+    hashed = sha256(TOKEN.encode()).digest()
+    mask = ColumnRules(mask=r"shop\.users:email")
+    roles = frozenset({AccountRole.ADMIN})
+    ops = Account("ops", roles=roles, destinations=("*",), filter=r"shop\..*", privacy=mask, tokens=(hashed,))
+    WITHIN.clear()
+    assert ask(post_snapshot(start), accounts=Accounts([ops]))[0] == 200
+    assert ask(post_snapshot(start))[0] == 200
+    assert [Within(r"shop\..*", mask), ANYTHING] == WITHIN
 
 
 def test_the_audit_has_the_conditions_of_a_snapshot() -> None:

@@ -21,6 +21,7 @@ from canal_ha.admin.sessions import IDLE_S
 from canal_ha.instance.status import InstanceStatus, QueueStatus, ReaderStatus
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import Within
 from lab.desk import EXAMPLE, NODE, OTHER_NODE, TOKEN, Browser, Desk, elements, hidden
 from lab.gate import HTTP, PASSWORD, WHO
 
@@ -346,6 +347,17 @@ def test_a_snapshot_is_started_on_the_page() -> None:
     assert "shop.orders, shop.a" in confirm.text
     done = browser.post(path, hidden(confirm.text))
     assert (done.code, "The snapshot id1 is running." in done.text) == (200, True)
+
+
+def test_a_snapshot_on_the_page_has_the_limits_of_the_account_that_asks() -> None:
+    """As one over HTTP has them."""
+    browser = admin()
+    everyone = browser.desk.accounts
+    browser.desk.accounts = Accounts(replace(each, filter=r"shop\..*") for each in everyone)
+    path = "/destinations/example/snapshot"
+    fields = {**hidden(browser.get(path).text), "action": "start", "client_id": "1001", "tables": "shop.orders"}
+    browser.post(path, hidden(browser.post(path, fields).text))
+    assert browser.desk.snapshots_within == [Within(r"shop\..*")]
 
 
 def test_a_tampered_confirmation_passes_the_gate_again() -> None:

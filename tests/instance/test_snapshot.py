@@ -16,7 +16,7 @@ from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.model.privacy import Within
+from canal_ha.model.privacy import ANYTHING, ColumnRules, Within
 from canal_ha.model.snapshot import (
     MOST_TABLES,
     InitialSnapshot,
@@ -46,7 +46,7 @@ def state(node: OneNode) -> SnapshotState | None:
 
 
 def ask(node: OneNode, action: SnapshotAction, *tables: str) -> SnapshotState:
-    return now(node.embedded.change_snapshot("example", 1001, SnapshotRequest(action, tables)))
+    return now(node.embedded.change_snapshot("example", 1001, SnapshotRequest(action, tables), ANYTHING))
 
 
 def test_a_snapshot_belongs_to_a_subscribed_client(node: OneNode) -> None:
@@ -95,6 +95,45 @@ def test_an_account_cannot_learn_which_tables_there_are_outside_its_filter(node:
             ask(node, SnapshotAction.START, "shop.orders", table)
         answers.append(str(refused.value).replace(table, "TABLE"))
     assert answers[2:] == answers[:2]
+
+
+def refused_to(node: OneNode, within: Within, table: str, where: str = "") -> str:
+    """Return the answer to an account that asks for a snapshot of a table and of shop.orders; "" if it begins."""
+    conditions = {table: where} if where else {}
+    for action in (SnapshotAction.START, SnapshotAction.ADD):
+        request = SnapshotRequest(action, ("shop.orders", table), conditions)
+        try:
+            now(node.embedded.change_snapshot("example", 1001, request, within))
+        except SnapshotRefused as refused:
+            answer = str(refused)
+        else:
+            return ""
+    return answer
+
+
+def test_an_admin_cannot_learn_which_tables_there_are_outside_its_filter(node: OneNode) -> None:
+    """Also if the client has no filter: the account that asks counts."""
+    now(node.embedded.subscribe(CLIENT))
+    within = Within(r"shop\..*")
+    exists, none = refused_to(node, within, "other.t"), refused_to(node, within, "other.u")
+    assert "other.t is outside the filter of the account that asks" in exists
+    assert exists.replace("other.t", "TABLE") == none.replace("other.u", "TABLE")
+    assert "shows no table shop.u" in refused_to(node, within, "shop.u")
+    assert refused_to(node, within, "shop.items") == ""
+
+
+def test_an_admin_cannot_count_the_rows_by_a_column_that_is_hidden_from_it(node: OneNode) -> None:
+    """Nothing is hidden from the client, so only the account that asks tells."""
+    now(node.embedded.subscribe(CLIENT))
+    within = Within(privacy=ColumnRules(mask=r"shop\.it.*:email", hash=r"shop\.items:phone"))
+    for condition in ("id > 5 AND Email < 'm'", "`phone` = 1", "_rowid < 5", "ema\u0131l = 'x'"):
+        assert "which may be a column that the account that asks does not see" in refused_to(
+            node, within, "shop.items", condition
+        )
+    assert state(node) is None
+    assert refused_to(node, within, "other.t", "email < 'm'") == ""
+    now(node.embedded.change_snapshot("example", 1001, SnapshotRequest(SnapshotAction.CANCEL), within))
+    assert refused_to(node, within, "shop.items", "id > 5 AND name = 'email'") == ""
 
 
 class ManyTables(PlainOrigin):
@@ -159,7 +198,7 @@ def test_requests_for_snapshots_take_one_thread_of_the_pool(monkeypatch: pytest.
     request = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
     answers: list[object] = []
     for client_id in (1001, 1002, 1003):
-        asked = Deferred.fromCoroutine(node.embedded.change_snapshot("example", client_id, request))
+        asked = Deferred.fromCoroutine(node.embedded.change_snapshot("example", client_id, request, ANYTHING))
         asked.addCallbacks(lambda state: answers.append(state.phase), lambda failure: answers.append(failure.type))
     assert len(held) == 1
     slow = False

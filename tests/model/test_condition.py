@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.errors import SnapshotRefused
-from canal_ha.model.condition import check_names, names_in
+from canal_ha.model.condition import check_asked, check_names, names_in
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, changed
 
 
@@ -105,3 +105,32 @@ def test_a_condition_on_a_table_with_hidden_columns_has_all_other_columns(condit
 def test_a_condition_may_have_every_name_if_nothing_is_hidden() -> None:
     """The server says which it does not know."""
     check_names("_rowid > 5 AND émail = 'a'", "shop.users", HIDING, [])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "Email < 'm'",
+        "shop.users.`EMAIL` < 'm'",
+        "`email ` < 'm'",
+        "emaİl < 'm'",
+        "ema\u0131l < 'm'",
+        "émail < 'm'",
+        "grosse > 5 AND grose > 5",
+        "größe > 5",
+        "_rowid < 5",
+        "`_row\u0131d` < 5",
+        "姓名 = 'x'",
+    ],
+)
+def test_an_account_asks_for_a_column_hidden_from_it_under_no_name(condition: str) -> None:
+    """Only the names in its rules are known, and a server finds a column under others too."""
+    with pytest.raises(SnapshotRefused, match="may be a column that the account that asks does not see"):
+        check_asked(condition, "shop.users", ["email", "größe", "姓名"])
+
+
+@pytest.mark.parametrize("condition", ["id > 5 AND name = 'email'", "编号 = 5 AND straße = 'x'", "émails < 5", ""])
+def test_an_account_names_the_columns_that_it_sees(condition: str) -> None:
+    """Also those of other scripts, and the hidden ones in texts."""
+    check_asked(condition, "shop.users", ["email", "größe", "姓名"])
+    check_asked("_rowid < 5 AND email = 'x'", "shop.users", [])

@@ -12,6 +12,7 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import ClientIdTaken
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest
 from tests.server.harness import JOURNAL, LOOPBACK, Served, on_reactor
 from tests.server.raw_client import RawClient
@@ -165,7 +166,7 @@ def test_a_client_that_asks_for_no_cursor_goes_on_behind_one_that_is_put_elsewhe
 def start_snapshot(served: Served) -> None:
     """Start a snapshot for the client, as `canal-ha snapshot start` does."""
     request = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
-    on_reactor(lambda: served.embedded.change_snapshot("example", 1001, request))
+    on_reactor(lambda: served.embedded.change_snapshot("example", 1001, request, ANYTHING))
 
 
 def test_a_client_connects_again_before_a_snapshot_makes_rows_come_again() -> None:
