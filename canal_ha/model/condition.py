@@ -59,13 +59,15 @@ _OTHER_WORDS = (  # constants, units of time, and words between the arguments of
     "NULL TRUE FALSE UNKNOWN B N X BOTH LEADING TRAILING FROM CHARACTER CHARSET SET DOUBLE PRECISION FLOAT INT INTEGER "
     "JSON REAL MEMBER BOOLEAN MODE NATURAL LANGUAGE QUERY EXPANSION RETURNING "
     "DAY_HOUR DAY_MICROSECOND DAY_MINUTE DAY_SECOND HOUR_MICROSECOND HOUR_MINUTE HOUR_SECOND MINUTE_MICROSECOND "
-    "MINUTE_SECOND SECOND_MICROSECOND YEAR_MONTH"
+    "MINUTE_SECOND SECOND_MICROSECOND YEAR_MONTH UNICODE BYTE "
+    "SQL_TSI_SECOND SQL_TSI_MINUTE SQL_TSI_HOUR SQL_TSI_DAY SQL_TSI_WEEK SQL_TSI_MONTH SQL_TSI_QUARTER SQL_TSI_YEAR"
 )
 _WORDS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS} {_OTHER_WORDS}".lower().split())
-_NUMBER = re.compile("[0-9]+(e[0-9]*)?|0x[0-9a-f]+|0b[01]+")
+_NUMBER = re.compile("[0-9]+|[0-9]*e[0-9]*|0x[0-9a-f]+|0b[01]+")
 _CHARSET = re.compile(  # or a collation of it, or the introducer of a text
-    "_?(ascii|big5|binary|cp[0-9]+|eucjpms|euckr|gb18030|gb2312|gbk|greek|hebrew|koi8[ru]|latin[0-9]|sjis|tis620|ucs2"
-    "|uca1400|ujis|utf16|utf16le|utf32|utf8|utf8mb3|utf8mb4)(_[a-z0-9]+)*"
+    "_?(armscii8|ascii|big5|binary|cp[0-9]+|dec8|eucjpms|euckr|gb18030|gb2312|gbk|geostd8|greek|hebrew|hp8|keybcs2"
+    "|koi8[ru]|latin[0-9]|macce|macroman|sjis|swe7|tis620|ucs2|uca1400|ujis|utf16|utf16le|utf32|utf8|utf8mb3|utf8mb4)"
+    "(_[a-z0-9]+)*"
 )
 _ROWID = "_rowid"  # MySQL's other name of a key of one integer
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
