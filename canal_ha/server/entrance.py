@@ -45,6 +45,7 @@ class Entrance:
         self.refusals: Counter[str] = Counter()
         self._clock = clock
         self._lockout = Lockout()
+        self._token_lockout = Lockout()  # of all tokens of an origin, under one name
         self._proven_tokens: OrderedDict[tuple[bytes, str], None] = OrderedDict()  # with origins; the last used is last
 
     def beside(self, account: Account) -> Entrance:
@@ -71,13 +72,14 @@ class Entrance:
         account = accounts.named(name)
         key, origin, now = account.name if account else name, origin_of(peer), self._clock.seconds()
         wait_s = self._lockout.wait_s(key, origin, now)
-        if wait_s:
+        if not wait_s or self._lockout.spares(key, origin, now):
+            if account is not None and _proven(account, proof):
+                self._lockout.succeeded(key, origin, now)
+                return account
+            self._lockout.failed(key, origin, now)
+        if wait_s:  # also if the login was looked at: no answer may tell that
             self.refusals["locked_out"] += 1
             raise Busy(f"too many failed logins of user:{excerpt(name)} from this address: try again in {wait_s:.0f} s")
-        if account is not None and _proven(account, proof):
-            self._lockout.succeeded(key, origin)
-            return account
-        self._lockout.failed(key, origin, now)
         self.refusals["login_failed"] += 1
         raise LoginRefused(f"auth failed for user:{excerpt(name)}")
 
@@ -142,12 +144,12 @@ class Entrance:
         origin, now = origin_of(peer), self._clock.seconds()
         account = self.accounts().of_token(hashed)
         proven = account is not None and (hashed, origin) in self._proven_tokens  # its neighbours may guess
-        wait_s = self._lockout.wait_s(_TOKENS, origin, now)
+        wait_s = self._token_lockout.wait_s("", origin, now)
         if wait_s and not proven:
             self.refusals["locked_out"] += 1
             raise Busy(f"too many invalid tokens from this address: try again in {wait_s:.0f} s")
         if account is None:
-            self._lockout.failed(_TOKENS, origin, now)
+            self._token_lockout.failed("", origin, now)
             self.refusals["login_failed"] += 1
             raise LoginRefused("the bearer token belongs to no account")
         self._proven_tokens[hashed, origin] = None
@@ -162,7 +164,6 @@ def _hashed(token: str) -> bytes:
 
 
 _TOKENS_KEPT = 1024
-_TOKENS = "\0tokens"  # no account's name, for the waits after invalid tokens
 
 
 class Visitor:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from canal_ha.accounts.lockout import (
     FORGOTTEN_AFTER_S,
     FREE_FAILURES,
+    KNOWN_FOR_S,
+    KNOWN_KEPT,
+    LONGEST_SHARED_WAIT_S,
     LONGEST_WAIT_S,
     NAMES_KEPT,
     ORIGINS_KEPT,
@@ -25,7 +28,7 @@ def test_the_wait_doubles_up_to_a_minute_and_ends_with_a_login() -> None:
     lockout.failed("canal", "/10.0.0.9", now)
     assert not lockout.wait_s("canal", "/10.0.0.1", now)
     assert not lockout.wait_s("other", "/10.0.0.9", now)
-    lockout.succeeded("canal", "/10.0.0.9")
+    lockout.succeeded("canal", "/10.0.0.9", now)
     assert not lockout.wait_s("canal", "/10.0.0.9", now)
 
 
@@ -46,12 +49,28 @@ def test_names_are_bounded_and_forgotten() -> None:
     lockout = Lockout()
     for number in range(2 * NAMES_KEPT):
         lockout.failed(f"{number}" * 1000, "/10.0.0.9", 0.0)
-    assert lockout.wait_s("other", "/10.0.0.9", 0.0) == LONGEST_WAIT_S
-    lockout.succeeded("other", "/10.0.0.9")
-    assert lockout.wait_s("other", "/10.0.0.9", 0.0) == LONGEST_WAIT_S
-    assert len(lockout) == NAMES_KEPT + 1
+    for number in range(FREE_FAILURES):
+        lockout.failed(f"further{number}", "/10.0.0.9", LONGEST_SHARED_WAIT_S * number)
+    now = LONGEST_SHARED_WAIT_S * FREE_FAILURES
+    lockout.failed("further", "/10.0.0.9", now)
+    assert lockout.wait_s("other", "/10.0.0.9", now) == LONGEST_SHARED_WAIT_S
+    assert not lockout.spares("other", "/10.0.0.9", now)
+    lockout.succeeded("other", "/10.0.0.9", now)
+    assert lockout.wait_s("other", "/10.0.0.9", now) == LONGEST_SHARED_WAIT_S
+    assert lockout.spares("other", "/10.0.0.9", now)
+    assert len(lockout) == NAMES_KEPT + 2
     assert not lockout.wait_s("0" * 1000, "/10.0.0.9", 0.0)
-    later = FORGOTTEN_AFTER_S + 1
+    later = now + FORGOTTEN_AFTER_S + 1
     lockout.failed("other", "/10.0.0.9", later)
     assert not lockout.wait_s("other", "/10.0.0.9", later)
+    assert len(lockout) == 2
+
+
+def test_names_that_logged_in_are_bounded_and_forgotten() -> None:
+    """A day after its last login a name is a stranger; many take bounded memory."""
+    lockout = Lockout()
+    for number in range(2 * KNOWN_KEPT):
+        lockout.succeeded("canal", f"/{number}", 0.0)
+    assert len(lockout) == KNOWN_KEPT
+    lockout.succeeded("other", "/10.0.0.9", KNOWN_FOR_S + 1)
     assert len(lockout) == 1

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, AccountRole, Accounts
-from canal_ha.accounts.lockout import FREE_FAILURES, NAMES_KEPT
+from canal_ha.accounts.lockout import FREE_FAILURES, LONGEST_SHARED_WAIT_S, NAMES_KEPT
 from canal_ha.accounts.parse import of_properties
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
 from canal_ha.model.identity import ClientIdentity
@@ -126,6 +126,67 @@ def test_made_up_names_share_one_wait() -> None:
         made = visitor(account)
         told = [_answer(made, f"guess{number}") for number in range(free + 1)]
         assert ["too many" in text for text in told] == [False] * free + [True]
+
+
+def _fill(entrance: Entrance, clock: Clock, shared: int = 16) -> None:
+    """Fail at FAR with so many made-up names that the others share one count, and raise that."""
+    for number in range(NAMES_KEPT + FREE_FAILURES + shared):
+        clock.advance(LONGEST_SHARED_WAIT_S + 0.1 if number > NAMES_KEPT + FREE_FAILURES else 0.0)
+        with pytest.raises((LoginRefused, Busy)):
+            Visitor(entrance, FAR).log_in(f"guess{number}", token("x"), SEED)
+
+
+def test_made_up_names_do_not_lock_out_the_accounts_behind_a_shared_address() -> None:
+    """A client that has logged in from there waits for nothing, and any other for two seconds; both waited a minute."""
+    accounts, clock = Accounts([reader("shop", "pw"), reader("billing", "pw")]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    Visitor(entrance, FAR).log_in("shop", token("pw"), SEED)
+    _fill(entrance, clock)
+    Visitor(entrance, FAR).log_in("shop", token("pw"), SEED)
+    with pytest.raises(Busy, match="try again in 2 s"):
+        Visitor(entrance, FAR).log_in("billing", token("pw"), SEED)
+    clock.advance(LONGEST_SHARED_WAIT_S + 0.1)
+    Visitor(entrance, FAR).log_in("billing", token("pw"), SEED)
+
+
+def test_made_up_names_do_not_lock_out_bearer_tokens() -> None:
+    """Tokens have a count of their own."""
+    accounts, clock = Accounts([replace(reader("scraper"), tokens=(sha256(b"mine").digest(),))]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    _fill(entrance, clock)
+    assert entrance.over_http("Bearer mine", FAR) is not None
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5, LONGEST_SHARED_WAIT_S + 0.1])
+def test_a_wait_does_not_tell_which_accounts_log_in_from_the_same_address(pause: float) -> None:
+    """Whoever shares the address gets the same answers for such a name and for one that does not exist."""
+
+    def answers(name: str) -> list[str]:
+        accounts, clock = Accounts([reader("shop", "pw")]), Clock()
+        entrance = Entrance(lambda: accounts, clock)
+        made = Visitor(entrance, FAR)
+        made.log_in("shop", token("pw"), SEED)
+        _fill(entrance, clock, shared=0)
+        told = []
+        for _ in range(3 * FREE_FAILURES):
+            told.append(_answer(made, name).replace(name, "NAME"))
+            clock.advance(pause)
+        return told
+
+    assert answers("shop") == answers("nobody")
+
+
+def test_whoever_guesses_at_a_client_of_the_same_address_waits() -> None:
+    """Behind made-up names too: few of the guesses are looked at, and the last one is right."""
+    accounts, clock = Accounts([reader("shop", "pw")]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    made = Visitor(entrance, FAR)
+    made.log_in("shop", token("pw"), SEED)
+    _fill(entrance, clock)
+    for _ in range(FREE_FAILURES):
+        assert "too many" in _answer(made, "shop")
+    with pytest.raises(Busy):
+        made.log_in("shop", token("pw"), SEED)
 
 
 def test_rights_follow_the_accounts_of_the_moment() -> None:
