@@ -37,8 +37,9 @@ def parse(
     file: its path, for errors.
     taken: canal.user; no account of the file may have this name.
     filled: replaces the placeholders of a password or token, or raises ValueError with what it expected.
-    before: the accounts read before. None of them loses a restriction because its key is missing: a file that is
-        written in part has lost its last lines, and is valid up to each end of a line.
+    before: the accounts read before; the last one of a name counts. None of them loses a restriction, its passwords or
+        its tokens because the key is missing: a file that is written in part has lost its last lines, and is valid up
+        to each end of a line.
     Raises FileUnusable with file, line and reason.
     """
     document = document_of(text, file)
@@ -48,7 +49,7 @@ def parse(
     if not isinstance(tables, dict) or not tables:
         raise FileUnusable(file, "has no account; write a table [accounts.NAME]")
     accounts: list[Account] = []
-    restricted = {account.name: account for account in before}
+    known = {account.name: account for account in before}
     for name, table in tables.items():
         try:
             if not isinstance(table, dict):
@@ -56,8 +57,8 @@ def parse(
             if name == taken or not name:
                 raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
             account = _account(name, table, filled)
-            if name in restricted:
-                _refuse_lost(restricted[name], table)
+            if name in known:
+                _refuse_lost(known[name], table)
             if any(token in each.tokens for each in accounts for token in account.tokens):
                 raise _Wrong("tokens", "another account has this token")
             accounts.append(account)
@@ -105,18 +106,19 @@ def _account(name: str, table: Mapping[str, Any], filled: Callable[[str], str]) 
 
 
 def _refuse_lost(before: Account, table: Mapping[str, Any]) -> None:
-    """Raise _Wrong for a restriction that the account had and whose key is missing."""
+    """Raise _Wrong for restrictions, passwords or tokens that the account had and whose key is missing."""
     privacy = table.get("privacy", {})
     rules = [(rule.name, getattr(before.privacy, rule.name)) for rule in fields(ColumnRules)]
-    for where, had, has, widest in (
+    for where, had, has, none in (
         ("client_ids", before.client_ids is not None, "client_ids" in table, f'["{_CLIENT_IDS[0]}-{_CLIENT_IDS[-1]}"]'),
         ("filter", before.filter, "filter" in table, "''"),
+        ("passwords", before.secrets, "passwords" in table, "[]"),
+        ("tokens", before.tokens, "tokens" in table, "[]"),
         *((f"privacy: {rule}", text, rule in privacy, "''") for rule, text in rules),
     ):
         if had and not has:
             key = where.rpartition(" ")[2]
-            text = f"is missing, and the account had it; if it has no such restriction now, write {key} = {widest}"
-            raise _Wrong(where, text)
+            raise _Wrong(where, f"is missing, and the account had it; if it shall have none now, write {key} = {none}")
 
 
 def _texts(key: str, value: object) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ LOG = logs.get(__name__)
 PERIOD_S = 1.0  # a file that is the same at two looks is complete
 LOOKS_FOR_REMOVAL = 10  # a file that lacks accounts may be a slow copy: it has to stay the same for so many more
 LARGEST_BYTES = 1024 * 1024
+REMOVED_KEPT = LARGEST_BYTES // 32  # more than a file can hold: each account has roles and destinations
 
 State = tuple[int, int, int, int] | str
 """The state of a file, which shows a change without reading it; or why it is unknown."""
@@ -43,7 +44,7 @@ def read_accounts(
 ) -> Accounts:
     """Return the accounts of canal.user and of the accounts file. Raises ConfigError, FileUnusable for the file.
 
-    before: the accounts of a running node; see parse.
+    before: the accounts that a running node has, or had; see parse.
     seen: gets the state of each file that is read, or that should be, as it was before.
     """
     states: dict[Path, State] = {} if seen is None else seen
@@ -81,6 +82,7 @@ class AccountsFile:
         self._alarm: ConfigAlarm | None = None
         self.accounts = read_accounts(config, seen=self._seen)
         self._last = self._seen
+        self._removed: dict[str, Account] = {}  # a file can be cut twice: an account returns with its restrictions
         self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
         self._loop.clock = reactor
 
@@ -106,8 +108,9 @@ class AccountsFile:
             return
         self._same_looks += 1
         seen: dict[Path, State] = {}
+        known = (*self._removed.values(), *self.accounts)
         try:
-            accounts = await deferToThread(read_accounts, self._config, self.accounts, seen)
+            accounts = await deferToThread(read_accounts, self._config, known, seen)
         except FileUnusable as error:
             self._seen = self._last = seen
             self._raise_alarm(error)
@@ -116,11 +119,18 @@ class AccountsFile:
         if found.removed and self._same_looks <= LOOKS_FOR_REMOVAL:
             return
         self._seen = self._last = seen
+        self._remember({account.name: account for account in known}, accounts)
         self.accounts = accounts
         self._alarm = None
         facts = {"file": str(self._config.accounts_file), "accounts": len(accounts), **found.facts}
         LOG.info("accounts.reloaded", **facts)
         self._audit.note("configuration", details=facts)
+
+    def _remember(self, known: dict[str, Account], accounts: Accounts) -> None:
+        """Keep the accounts that are gone, those that went last if there are too many."""
+        there = {account.name for account in accounts}
+        gone = [(name, account) for name, account in known.items() if name not in there]
+        self._removed = dict(gone[-REMOVED_KEPT:])
 
     def _raise_alarm(self, error: FileUnusable) -> None:
         text = f"{error}; the node goes on with the accounts read before; correct it; it is read again by itself"

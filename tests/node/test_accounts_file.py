@@ -96,6 +96,36 @@ def test_a_file_that_a_full_disk_cut_widens_no_account(watched: Watched, last: s
     until(lambda: not watched.file.alarms, what="the end of the alarm")
 
 
+@pytest.mark.parametrize("key", ["passwords", "tokens"])
+def test_a_file_that_a_full_disk_cut_takes_no_login_away(watched: Watched, key: str) -> None:
+    """Passwords and tokens are the last keys, so a cut takes them first; a written empty list takes them away."""
+    start = BOSS + SHOP + '[accounts.new]\nroles = ["read"]\ndestinations = ["shop"]\n'
+    line = f'{key} = ["{HASH if key == "passwords" else "d" * 64}"]\n'
+    watched.path.write_text(start + line)
+    until(lambda: _has_login(watched, "new"), what="the new account")
+    watched.path.write_text(start)
+    assert f"account new: {key}: is missing" in watched.alarm()
+    assert _has_login(watched, "new")
+    watched.path.write_text(start + f"{key} = []\n")
+    until(lambda: not _has_login(watched, "new"), what="the end of the login")
+
+
+def test_two_cuts_widen_no_account(watched: Watched) -> None:
+    """The first cut takes the account away, after its delay; the second one lies in front of its restrictions."""
+    watched.path.write_text(BOSS)
+    until(lambda: watched.account("shop") is None, what="the removal")
+    watched.path.write_text(BOSS + SHOP.partition("client_ids")[0])
+    assert "account shop: client_ids" in watched.alarm()
+    assert watched.account("shop") is None
+    watched.path.write_text(BOSS + SHOP)
+    until(lambda: watched.account("shop"), what="the account")
+
+
+def _has_login(watched: Watched, name: str) -> bool:
+    account = watched.account(name)
+    return account is not None and bool(account.secrets or account.tokens)
+
+
 def test_an_account_is_widened_by_the_widest_values(watched: Watched) -> None:
     """What the alarm tells to write opens the account to everything."""
     text = watched.path.read_text().partition("client_ids")[0]
