@@ -71,21 +71,27 @@ class AuditFile:
             self._lines.task_done()
         self._lines.task_done()
         if self._descriptor >= 0:
-            self._close()
+            try:
+                self._close()
+            except OSError as error:
+                self._failed(error)
 
     def _written(self, line: bytes) -> bool:
         try:
             self._append(line)
         except OSError as error:
-            problem = f"{self.path}: {error.strerror}"
-            if problem != self.problem:
-                LOG.error("audit.write_failed", file=str(self.path), error=str(error.strerror))
-            self.problem = problem
+            self._failed(error)
             return False
         if self.problem:
             self.problem = ""
             LOG.info("audit.written_again", file=str(self.path), lost=self.lost)
         return True
+
+    def _failed(self, error: OSError) -> None:
+        problem = f"{self.path}: {error.strerror}"
+        if problem != self.problem:
+            LOG.error("audit.write_failed", file=str(self.path), error=str(error.strerror))
+        self.problem = problem
 
     def _append(self, line: bytes) -> None:
         if self._descriptor >= 0 and not self._is_in_place():
@@ -122,8 +128,8 @@ class AuditFile:
         self._descriptor = descriptor
 
     def _close(self) -> None:
-        os.close(self._descriptor)
-        self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1  # it is closed even if that fails
+        os.close(descriptor)
 
     def _rotate(self) -> None:
         """Begin a new file; if that fails, go on with the old one and try again after logs.ROTATE_AGAIN_S."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -456,6 +459,43 @@ def test_a_file_that_others_can_read_stays_an_alarm_until_its_mode_is_right(
     until(lambda: not file.problem, what="the end of the problem")
     file.close()
     assert path.read_bytes() == b'{"num\n{"number": 2}\n'
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_file_whose_close_fails_is_not_closed_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at_end: bool
+) -> None:
+    """NFS tells a full quota at the close. The number is free then, and the second close hit the file that got it."""
+    monkeypatch.setattr("canal_ha.server.audit_file.AGAIN_S", 0.01)
+    path = tmp_path / "audit.log"
+    file = AuditFile(path)
+    file.start()
+    file.write(b'{"number": 1}\n')
+    until(lambda: path.exists() and path.read_bytes(), what="the first line")
+    closed: list[int] = []
+    others: list[int] = []
+
+    def close(descriptor: int, real: Callable[[int], None] = os.close) -> None:
+        real(descriptor)
+        if threading.current_thread().name != "audit":
+            return
+        closed.append(descriptor)
+        if len(closed) == 1:
+            others.append(os.open(tmp_path, os.O_RDONLY))  # gets the number
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", close)
+    if not at_end:
+        path.rename(tmp_path / "moved.log")
+        file.write(b'{"number": 2}\n')
+        until(path.exists, what="a new file")
+    file.close()
+    monkeypatch.undo()
+    assert others == closed[:1]
+    os.fstat(others[0])
+    os.close(others[0])
+    assert "Disk quota exceeded" in caplog.text
+    assert path.read_bytes() == (b'{"number": 1}\n' if at_end else b'{"number": 2}\n')
 
 
 def test_a_pipe_keeps_its_mode(tmp_path: Path) -> None:
