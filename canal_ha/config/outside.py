@@ -3,7 +3,7 @@
 ${file:PATH}    the text of a file without the newline at its end; a relative path starts at the configuration file
 ${env:NAME}     a variable of the process environment; ${env:NAME:default} if it may be missing or empty
 
-A text that is empty is an error: it is mostly a secret that somebody forgot to write, and "" would mean no protection.
+An empty text of a secret is an error: somebody forgot to write it, and "" would mean no protection.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ def with_absolute_paths(text: str, directory: Path) -> str:
     )
 
 
-def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -> str:
+def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str], *, may_be_empty: bool = False) -> str:
     """Return the text of one placeholder.
 
     kind: one of KINDS.
     name: what is behind the colon.
     directory: where relative paths start.
     environ: the process environment.
+    may_be_empty: nothing is protected by the text; an empty one is no error.
     Raises ValueError, whose text says what was expected.
     """
     if not name:
@@ -61,6 +62,8 @@ def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -
         value = environ.get(variable, "")
         if value.strip() or colon:
             return value if value.strip() else default
+        if may_be_empty and variable in environ:
+            return ""
         state = "is empty" if variable in environ else "is not set"
         raise ValueError(f"a variable of the environment: {variable} {state}")
     path = directory / name
@@ -73,6 +76,6 @@ def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -
         raise ValueError(f"a readable file: {path}: {reason}") from error
     if len(raw) > MOST_CHARACTERS:
         raise ValueError(f"a file of at most {MOST_CHARACTERS} bytes: {path} is larger")
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise ValueError(f"a file with a text: {path}: it is empty")
     return text.removesuffix("\n").removesuffix("\r")

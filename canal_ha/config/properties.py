@@ -14,7 +14,7 @@ from pathlib import Path
 import javaproperties
 
 from canal_ha.config.outside import KINDS, outside
-from canal_ha.config.secret_names import is_of_canal, is_secret_name
+from canal_ha.config.secret_names import is_of_canal, is_secret_name, protects
 from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
@@ -245,7 +245,8 @@ class _Resolution:
         named = self.resolved(replace(setting, text=name), referrers)
         self._outside_used = True
         try:
-            return outside(kind, named.text, Path(setting.file).parent, self._layers.environ)
+            directory, free = Path(setting.file).parent, not any(map(protects, referrers))
+            return outside(kind, named.text, directory, self._layers.environ, may_be_empty=free)
         except ValueError as error:
             hidden = f"a {'readable file' if kind == 'file' else 'variable that is set'}; its name is a hidden value"
             raise _refusal(setting, referrers, hidden if named.outside else str(error)) from error

@@ -1,4 +1,4 @@
-"""Which names of settings may stand for a secret. Pure."""
+"""Which names of settings may stand for a secret, or protect something. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ _SECRET = re.compile(
     r".*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$).*|canal\.zookeeper\.(auth|sasl)",
     re.IGNORECASE,
 )
+_PROTECTS = re.compile(
+    r"canal\.((admin\.)?user|accounts\.file|tls\..*|zookeeper\.tls(\..*)?|instance\.(privacy\..*|.*\.sslMode))",
+    re.IGNORECASE,
+)
 _OF_CANAL = re.compile(r"(canal|kafka|rocketmq|rabbitmq|pulsarmq)\..*", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether the name alone says that its value is a secret."""
     return _SECRET.fullmatch(name) is not None
+
+
+def protects(name: str) -> bool:
+    """Return whether less is protected if the value is blank: that of a secret, a login, a certificate or a rule."""
+    return is_secret_name(name) or _PROTECTS.fullmatch(name) is not None
 
 
 def is_of_canal(name: str) -> bool:

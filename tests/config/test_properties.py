@@ -143,6 +143,39 @@ def test_a_file_or_variable_that_cannot_be_read_is_named(tmp_path: Path, text: s
     assert reason in str(raised.value)
 
 
+@pytest.mark.parametrize("text", ["${env:EMPTY}", "${file:empty}"])
+def test_an_empty_variable_of_a_filter_is_no_filter(tmp_path: Path, text: str) -> None:
+    """A compose file hands over `BLACK: ${BLACK:-}`. The node did not start with it."""
+    (tmp_path / "empty").write_text(" \n")
+    file = str(tmp_path / "canal.properties")
+    stack = Layers(
+        (
+            from_mapping(
+                {
+                    key: Setting(value, file)
+                    for key, value in {"canal.instance.filter.black.regex": text, "canal.ip": f"x{text}"}.items()
+                }
+            ),
+        ),
+        {"EMPTY": ""},
+    )
+    assert [found(stack, key) for key in ("canal.instance.filter.black.regex", "canal.ip")] == ["", "x"]
+
+
+@pytest.mark.parametrize("key", [
+    "canal.user", "canal.admin.user", "canal.accounts.file", "canal.tls.cert", "canal.tls.ca", "canal.zookeeper.tls",
+    "canal.zookeeper.tls.ca", "canal.instance.privacy.key", "canal.instance.privacy.drop",
+    "canal.instance.master.sslMode", "canal.instance.tsdb.sslMode", "kafka.sasl.jaas.config",
+])  # fmt: skip
+def test_an_empty_variable_of_what_protects_is_an_error(key: str) -> None:
+    """Blank, each of them means less protection. It also counts behind another key."""
+    stack = Layers(
+        (from_mapping({key: Setting("${my.value}", "f"), "my.value": Setting("${env:EMPTY}", "f")}),), {"EMPTY": ""}
+    )
+    with pytest.raises(ConfigError, match="EMPTY is empty"):
+        stack.find(key)
+
+
 def test_an_empty_variable_with_a_default_counts_as_missing() -> None:
     """A default says what holds then, also if it is empty."""
     stack = Layers(
