@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from canal_ha.config.small_files import read_small
 from canal_ha.errors import FileUnusable
 
 UNLOCKED = "a key without a password, because nobody could type it: openssl pkey -in OLD -out NEW; keep NEW 0600"
@@ -19,7 +20,7 @@ def is_locked(pem: bytes) -> bool:
 def check_key(file: str) -> None:
     """Raise FileUnusable for a PEM file that has a key with a password. A missing file, or "", is no error here."""
     with suppress(OSError):
-        if file and is_locked(Path(file).read_bytes()):
+        if file and is_locked(read_small(Path(file))):
             raise FileUnusable(file, f"needs {UNLOCKED}")
 
 

@@ -15,6 +15,7 @@ from canal_ha.config.keys import Key, SourceKeys
 from canal_ha.config.listeners import is_loopback
 from canal_ha.config.model import GroupMember, InstanceConfig, PortTls, TlsConfig, ZooKeeperAccess
 from canal_ha.config.private_keys import UNLOCKED, is_locked
+from canal_ha.config.small_files import read_small
 from canal_ha.errors import ConfigError
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path:
     """Return the file that our key names, or else the file that canal's URL key names."""
     if reader.get(own):
         return _pem(reader, own, reader.get(own), path)
-    name = reader.get(url).removeprefix("file:")
+    name = path_in(reader.get(url))
     store = reader.get(kind).upper()
     if not name:
         return ""
@@ -134,7 +135,13 @@ def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path:
             f"PEM (Java key stores are not supported): convert the store with keytool -importkeystore to PKCS12 and"
             f" with openssl pkcs12 to PEM, then set {own.name} to the PEM file",
         )
-    return _pem(reader, url, "/" + name.lstrip("/") if name.startswith("/") else name, path)
+    return _pem(reader, url, name, path)
+
+
+def path_in(url: str) -> str:
+    """Return the path in a value of canal's URL keys, which can also be the path alone."""
+    name = url.removeprefix("file:")
+    return "/" + name.lstrip("/") if name.startswith("/") else name
 
 
 def _pem(reader: KeyReader, key: Key[str], name: str, path: Callable[[str], Path]) -> str:
@@ -142,7 +149,7 @@ def _pem(reader: KeyReader, key: Key[str], name: str, path: Callable[[str], Path
         return ""
     file = path(name)
     try:
-        found = file.read_bytes()
+        found = read_small(file)
     except OSError as error:
         raise reader.refusal(key, f"a readable PEM file ({error.strerror})") from error
     if b"-----BEGIN" not in found:

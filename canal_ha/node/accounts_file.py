@@ -26,13 +26,13 @@ from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.outside import filled, named_files
+from canal_ha.config.small_files import LARGEST_BYTES, read_small
 from canal_ha.errors import FileUnusable
 from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
 PERIOD_S = 1.0  # a file that is the same at two looks is complete
 LOOKS_FOR_REMOVAL = 10  # a file that lacks accounts may be a slow copy: it has to stay the same for so many more
-LARGEST_BYTES = 1024 * 1024
 REMOVED_KEPT = LARGEST_BYTES // 32  # more than a file can hold: each account has roles and destinations
 
 State = tuple[int, int, int, int] | str
@@ -53,14 +53,11 @@ def read_accounts(
         return Accounts(accounts)
     states[file] = _state(file)
     try:
-        with file.open("rb") as opened:
-            text = opened.read(LARGEST_BYTES + 1).decode()
+        text = read_small(file).decode()
     except OSError as error:
         raise FileUnusable(str(file), f"cannot be read ({error.strerror})", key="canal.accounts.file") from error
     except UnicodeDecodeError as error:
         raise FileUnusable(str(file), "is not UTF-8 text") from error
-    if len(text) > LARGEST_BYTES:
-        raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
 
     def fill(secret: str) -> str:
         for named in named_files(secret, file.parent):

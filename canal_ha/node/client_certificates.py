@@ -13,6 +13,7 @@ from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 
 from canal_ha.config.model import GroupMember, InstanceConfig, ZooKeeperAccess
+from canal_ha.config.small_files import read_small
 from canal_ha.server.expiry import KnownCertificate
 
 PERIOD_S = 60.0
@@ -63,7 +64,7 @@ def read_certificates(uses: Mapping[str, str]) -> tuple[KnownCertificate, ...]:
     found = []
     for file, use in uses.items():
         with suppress(OSError, ValueError):
-            certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())  # the first one of a chain
+            certificate = x509.load_pem_x509_certificate(read_small(Path(file)))  # the first one of a chain
             ends = certificate.not_valid_after_utc.timestamp()
             found.append(KnownCertificate(file, ends, f"the client certificate for {use}", "the server refuses"))
     return tuple(found)

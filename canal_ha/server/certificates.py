@@ -22,6 +22,7 @@ from zope.interface import implementer
 
 from canal_ha import logs
 from canal_ha.config.model import PortTls
+from canal_ha.config.small_files import read_small
 from canal_ha.errors import FileUnusable
 
 LOG = logs.get(__name__)
@@ -167,6 +168,6 @@ def _key(file: str) -> Any:
 
 def _bytes_of(file: str) -> bytes:
     try:
-        return Path(file).read_bytes()
+        return read_small(Path(file))
     except OSError as error:
         raise FileUnusable(file, f"cannot be read: {error.strerror}") from error

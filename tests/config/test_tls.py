@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,28 @@ def test_pem_files(tmp_path: Path, pem: Path) -> None:
     sets = [f"{canals[0]}{str(pem)[1:]}", canals[1], f"{canals[2]}{pem}"]
     assert tls(tmp_path, "sslMode=VERIFY_CA", *sets) == expected
     assert tls(tmp_path, "sslMode=VERIFY_CA", "ssl.ca=../ca.pem").ca_file == str(pem)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large", "directory"])
+def test_a_pem_file_that_is_no_small_file_is_refused_before_it_is_read(tmp_path: Path, pem: Path, kind: str) -> None:
+    """A pipe held a thread for ever, and a device without an end filled the memory."""
+    pem.unlink()
+    if kind == "large":
+        pem.write_bytes(b"-----BEGIN CERTIFICATE-----\n" * 50_000)
+    elif kind == "pipe":
+        os.mkfifo(pem)
+        threading.Timer(5.0, _end_of, (pem,)).start()
+    else:
+        pem.mkdir()
+    reason = {"pipe": "is not a regular file", "large": "more than 1048576 bytes", "directory": "Is a directory"}[kind]
+    with pytest.raises(ConfigError, match=f"a readable PEM file .*{reason}"):
+        tls(tmp_path, "sslMode=VERIFY_CA", f"ssl.ca={pem}")
+
+
+def _end_of(pipe: Path) -> None:
+    """Let a reader go on that waits for a writer."""
+    with suppress(OSError):
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
 @pytest.mark.parametrize(

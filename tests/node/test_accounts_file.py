@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,13 @@ def test_a_file_that_a_placeholder_names_is_read_again_by_itself(watched: Watche
     results = [json.loads(line)["result"] for line in watched.written]
     assert results == ["refused", "refused", "ok", "ok", "refused"]
     assert _secret(watched, "boss") == "c" * 40
+
+
+def test_an_accounts_file_that_is_a_pipe_is_refused(watched: Watched) -> None:
+    """A thread waited for its writer for ever."""
+    watched.path.unlink()
+    os.mkfifo(watched.path)
+    assert "cannot be read (it is not a regular file)" in watched.alarm()
 
 
 def _secret(watched: Watched, name: str) -> str:
