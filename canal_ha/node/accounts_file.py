@@ -77,10 +77,11 @@ class AccountsFile:
         self._seen: dict[Path, State] = {}  # the files as they were read
         self._same_looks = 0  # since the files differ from those that were read
         self._alarm: ConfigAlarm | None = None
+        self._broken = ""  # the unforeseen error of the last look
         self.accounts = read_accounts(config, seen=self._seen)
         self._last = self._seen
         self._removed: dict[str, Account] = {}  # a file can be cut twice: an account returns with its restrictions
-        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
+        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look_safely()))
         self._loop.clock = reactor
 
     @property
@@ -97,6 +98,17 @@ class AccountsFile:
         """Look no more."""
         if self._loop.running:
             self._loop.stop()
+
+    async def _look_safely(self) -> None:
+        """Look once. After an unforeseen error the next look goes on; the same error is logged once."""
+        broken = ""
+        try:
+            await self._look()
+        except Exception as error:
+            broken = repr(error)
+            if broken != self._broken:
+                LOG.exception("accounts.broken", error=broken)
+        self._broken = broken
 
     async def _look(self) -> None:
         before, self._last = self._last, await deferToThread(_states, self._seen)

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 
+from canal_ha import logs
 from canal_ha.config.model import GroupMember, InstanceConfig, ZooKeeperAccess
 from canal_ha.config.small_files import read_small
 from canal_ha.server.expiry import KnownCertificate
 
+LOG = logs.get(__name__)
 PERIOD_S = 60.0
 
 
@@ -28,7 +31,7 @@ class ClientCertificates:
         """access: to ZooKeeper. instances: returns the destinations of this moment. reactor: Twisted's."""
         self._access = access
         self._instances = instances
-        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
+        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look_safely()))
         self._loop.clock = reactor
         self.known: tuple[KnownCertificate, ...] = ()
 
@@ -40,6 +43,13 @@ class ClientCertificates:
         """Look no more."""
         if self._loop.running:
             self._loop.stop()
+
+    async def _look_safely(self) -> None:
+        """Look once. After an unforeseen error the next look goes on."""
+        try:
+            await self._look()
+        except Exception as error:
+            LOG.exception("certificates.broken", error=repr(error))
 
     async def _look(self) -> None:
         uses = certificate_uses(self._access, self._instances())
@@ -63,7 +73,7 @@ def read_certificates(uses: Mapping[str, str]) -> tuple[KnownCertificate, ...]:
     """Read these files. One that cannot be read is left out: the connection that needs it says so."""
     found = []
     for file, use in uses.items():
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, x509.InvalidVersion, UnsupportedAlgorithm):
             certificate = x509.load_pem_x509_certificate(read_small(Path(file)))  # the first one of a chain
             ends = certificate.not_valid_after_utc.timestamp()
             found.append(KnownCertificate(file, ends, f"the client certificate for {use}", "the server refuses"))

@@ -186,6 +186,22 @@ def test_a_file_that_a_placeholder_names_is_read_again_by_itself(watched: Watche
     assert _secret(watched, "boss") == "c" * 40
 
 
+def test_an_unforeseen_error_does_not_end_the_looks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node never looked at the file again, and nothing said so."""
+    errors: list[str] = []
+
+    def broken(*_: object) -> None:
+        errors.append("broken")
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("canal_ha.node.accounts_file.changes", broken)
+        watched.path.write_text(BOSS + SHOP + "# changed\n")
+        until(lambda: len(errors) > 1, seconds=5.0, what="a second look")
+    watched.path.write_text(BOSS + SHOP.replace("1001", "1002"))
+    assert watched.noted()["accounts"] == 2
+
+
 def test_an_accounts_file_that_is_a_pipe_is_refused(watched: Watched) -> None:
     """A thread waited for its writer for ever."""
     watched.path.unlink()

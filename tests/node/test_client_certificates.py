@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from canal_ha.cli.check import client_certificates_ending
 from canal_ha.config.load import load
+from canal_ha.config.model import InstanceConfig, ZooKeeperAccess
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.node.client_certificates import ClientCertificates, read_certificates
 from canal_ha.node.node import Node
 from lab.certificates import Authority
 from lab.ports import free_port
@@ -58,6 +63,41 @@ def test_a_client_certificate_that_ends_is_an_alarm_until_its_file_is_new(
         until(lambda: not ending(node), what="the end of the alarm")
     finally:
         on_reactor(node.stop)
+
+
+def test_a_certificate_of_an_unknown_version_is_left_out(conf: Path) -> None:
+    """`canal-ha check` ended with a traceback, and a node looked at no certificate any more."""
+    file = Authority(conf).sign("odd", days=5)
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    odd = der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", 1)
+    file.write_text(ssl.DER_cert_to_PEM_cert(odd))
+    good = Authority(conf).sign("good", days=5)
+    assert [each.file for each in read_certificates({str(file): "a", str(good): "b"})] == [str(good)]
+
+
+def test_an_unforeseen_error_does_not_end_the_looks_at_certificates(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alarms stayed as they were for ever."""
+    looks: list[str] = []
+
+    def instances() -> list[InstanceConfig]:
+        looks.append("look")
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("canal_ha.node.client_certificates.PERIOD_S", 0.05)
+    start_reactor()
+    certificates = ClientCertificates(ZooKeeperAccess(), instances, reactor)
+
+    async def call(what: str) -> None:
+        getattr(certificates, what)()
+
+    on_reactor(lambda: call("start"))
+    try:
+        until(lambda: len(looks) > 2, what="further looks")
+    finally:
+        on_reactor(lambda: call("stop"))
 
 
 def ending(node: Node) -> list[NodeAlarm]:
