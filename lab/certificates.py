@@ -37,24 +37,30 @@ class Authority:
         made = self._signed(name, self._key, [x509.BasicConstraints(ca=True, path_length=0), _MAY_SIGN])
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def sign(self, name: str, file: str = "", days: float = 60) -> Path:
+    def sign(self, name: str, file: str = "", days: float = 60, begins: float = -2) -> Path:
         """Write a certificate and its key into one file, and return it.
 
         name: the common name; the certificate is valid for it and for 127.0.0.1.
         file: the file's name; "" takes the common name.
         days: how long it is valid from now.
+        begins: days from now until it is valid.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(LOOPBACK))])
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = self._signed(name, key, [names, issuer], days)
+        made = self._signed(name, key, [names, issuer], days, begins)
         path = self._directory / f"{file or name}.pem"
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(pem))
         return path
 
     def _signed(
-        self, name: str, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType], days: float = 60
+        self,
+        name: str,
+        key: ec.EllipticCurvePrivateKey,
+        extensions: list[x509.ExtensionType],
+        days: float = 60,
+        begins: float = -2,
     ) -> x509.Certificate:
         now = datetime.now(UTC)
         unsigned = (
@@ -63,7 +69,7 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=2))
+            .not_valid_before(now - timedelta(days=-begins))
             .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )

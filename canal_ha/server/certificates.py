@@ -6,7 +6,7 @@ Connections keep the certificate that they began with; new ones get the newest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from canal_ha.config.small_files import read_small
 from canal_ha.errors import FileUnusable
 
 LOG = logs.get(__name__)
+CLOCKS_DIFFER = timedelta(minutes=5)  # an authority's clock may be ahead by so much
 
 
 @implementer(IOpenSSLServerConnectionCreator)
@@ -49,6 +50,8 @@ class Certificates:
             context, now = self._read(), datetime.now(UTC)
             if _end(context) <= now < _end(self._context):
                 raise FileUnusable(self._files.cert_file, f"has a certificate that expired at {_end(context)}")
+            if _start(context) > now + CLOCKS_DIFFER >= _start(self._context) and now < _end(self._context):
+                raise FileUnusable(self._files.cert_file, f"has a certificate that is valid from {_start(context)} on")
         except FileUnusable as error:
             LOG.error("tls.refused", error=str(error))
             return error
@@ -95,7 +98,7 @@ def _subject(certificate: X509) -> str:
     """Return the subject of a certificate that anybody may have made."""
     try:
         return certificate.to_cryptography().subject.rfc4514_string()
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return "with an unreadable subject"
 
 
@@ -126,12 +129,24 @@ def _certificate(transport: Any) -> x509.Certificate | None:
     return found.to_cryptography() if found else None
 
 
+def _start(context: SSL.Context) -> datetime:
+    """Return from when on the certificate of a context is valid."""
+    return _time(_own(context).get_notBefore())
+
+
 def _end(context: SSL.Context) -> datetime:
     """Return when the certificate of a context ends."""
+    return _time(_own(context).get_notAfter())
+
+
+def _own(context: SSL.Context) -> X509:
     certificate = SSL.Connection(context, None).get_certificate()
     assert certificate is not None  # no context without one
-    ends = (certificate.get_notAfter() or b"").decode()
-    return datetime.strptime(ends, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    return certificate
+
+
+def _time(text: bytes | None) -> datetime:
+    return datetime.strptime((text or b"").decode(), "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _context(files: PortTls) -> SSL.Context:

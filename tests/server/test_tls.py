@@ -248,6 +248,22 @@ def test_a_certificate_that_has_expired_does_not_replace_one_that_has_not(author
     assert expired.reload() is None
 
 
+def test_a_certificate_that_is_not_valid_yet_does_not_replace_one_that_is(authority: Authority) -> None:
+    """Clients would refuse it until then. A few minutes are a difference of clocks."""
+    file = authority.sign("node")
+    certificates = Certificates(PortTls(str(file), str(file)))
+    expires = certificates.expires
+    authority.sign("node", days=90, begins=1)
+    assert "node.pem has a certificate that is valid from " in str(certificates.reload())
+    assert certificates.expires == expires
+    early = Certificates(PortTls(str(file), str(file)))
+    authority.sign("node", days=90, begins=0.5)
+    assert early.reload() is None
+    authority.sign("node", days=80, begins=3 / 24 / 60)
+    assert certificates.reload() is None
+    assert certificates.expires > expires
+
+
 async def reload(certificates: Certificates) -> None:
     certificates.reload()
 
