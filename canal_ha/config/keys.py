@@ -53,7 +53,13 @@ class Key(Generic[T]):
     place: KeyFile = KeyFile.NODE
     secret: bool = False
 
+    @property
+    def names_file(self) -> bool:
+        """Whether a value is the path of a file or of a directory."""
+        return self.unit in _UNITS_OF_PATHS
 
+
+_UNITS_OF_PATHS = frozenset({"file", "directory", "PEM file", "SQL file"})
 _table: list[Key[Any]] = []
 
 
@@ -191,7 +197,7 @@ ADMIN_SECRETS = _node(
     "canal.admin.http.secrets",
     kinds.path(),
     "",
-    "directory of password files that a destination may name which is added over HTTP; blank: it may name none",
+    "directory of the files that a destination may name which is added over HTTP; blank: it may name none",
     "directory",
 )
 CONSOLE_PORT = _node(

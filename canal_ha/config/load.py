@@ -198,6 +198,21 @@ def load_storage(
     return files.storage(destination, read(file) if file else {})
 
 
+def resolved_path(main_file: Path, text: str) -> Path:
+    """Resolve the path in a value; a relative one starts, as in canal, in bin/ beside conf/.
+
+    `../conf` therefore means the directory given by --conf, whatever its name is.
+
+    main_file: canal.properties.
+    text: the value.
+    """
+    conf_dir = main_file.parent.absolute()
+    path = PurePath(text)
+    if path.parts[:2] == ("..", "conf"):
+        return Path(os.path.normpath(conf_dir.joinpath(*path.parts[2:])))
+    return Path(os.path.normpath(conf_dir.parent / "bin" / path))
+
+
 def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
     """Read the state of the files that a scan watches, for `scan.compare`.
 
@@ -377,15 +392,8 @@ class _ConfigFiles:
         )
 
     def path(self, text: str) -> Path:
-        """Resolve a path; a relative one starts, as in canal, in bin/ beside conf/.
-
-        `../conf` therefore means the directory given by --conf, whatever its name is.
-        """
-        conf_dir = self.main_file.parent.absolute()
-        path = PurePath(text)
-        if path.parts[:2] == ("..", "conf"):
-            return Path(os.path.normpath(conf_dir.joinpath(*path.parts[2:])))
-        return Path(os.path.normpath(conf_dir.parent / "bin" / path))
+        """Resolve a path; see resolved_path."""
+        return resolved_path(self.main_file, text)
 
     def whole(
         self, config: CanalConfig, running: CanalConfig, names: Iterable[str], check_filter: FilterCheck | None

@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from canal_ha.cluster.destination_holders import DestinationHolders
 from canal_ha.config import keys, kinds
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.destination_list import names_in, with_names
-from canal_ha.config.load import INSTANCE_FILE, load_again, load_instance
+from canal_ha.config.load import INSTANCE_FILE, load_again, load_instance, resolved_path
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.outside import with_absolute_paths
 from canal_ha.config.sent_text import check_sent
@@ -304,7 +305,8 @@ def _checked(config: CanalConfig, destination: str, text: str) -> tuple[str, ...
             return found.replace(str(directory), str(own)).replace(place, str(own))
 
         try:
-            check_sent(text, own / INSTANCE_FILE, config.admin_http_secrets, config.layers)
+            named = partial(resolved_path, config.main_file)
+            check_sent(text, own / INSTANCE_FILE, config.admin_http_secrets, config.layers, named)
             _, warnings = load_instance(replace(config, conf_dir=Path(place)), destination, os.environ, check_filter)
         except ConfigError as error:
             raise PlacementRefused(shown(str(error))) from error

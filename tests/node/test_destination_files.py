@@ -15,6 +15,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from canal_ha.admin.additions import DestinationAdded, DestinationRemoved
+from canal_ha.config.keys import KEYS
+from canal_ha.config.kinds import path
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.errors import PlacementRefused
@@ -189,8 +191,8 @@ def test_a_purge_deletes_only_what_the_node_made_for_the_destination(site: Site)
 
 def test_a_file_of_a_destination_does_not_choose_what_a_purge_deletes(site: Site, tmp_path: Path) -> None:
     """canal.file.data.dir of an instance file can name any directory: what is there is kept, and named."""
-    site.start()
     away = tmp_path / "away"
+    site.start(f"canal.admin.http.secrets = {away}")
     site.add("shop", f"{ADDRESS}canal.file.data.dir = {away}\n")
     written(away / "shop" / "paused", away / "shop" / "audit.log")
     for purge in (False, True):  # the second time it is known from the file that the first one left
@@ -295,6 +297,78 @@ def test_a_destination_that_comes_over_http_reads_no_file_unless_the_node_names_
     )
     site.add("shop", text)
     assert site.hosting.configured["shop"].tsdb_username == "reader-shop"
+
+
+@pytest.mark.parametrize("line", [
+    "canal.instance.tsdb.sslMode = REQUIRED\ncanal.instance.tsdb.ssl.cert = /etc/passwd",
+    "canal.instance.tsdb.ssl.ca = ../conf/secrets/../canal.properties",
+    "canal.instance.tsdb.ssl.key = ../conf/secrets/link/S3cret",
+    "canal.instance.master.ssl.ca = /etc/passwd",
+    "canal.instance.standby.ssl.key = ../../../etc/passwd",
+    "canal.instance.master2.ssl.cert = /etc/passwd",
+    "canal.instance.master.trustCertificateKeyStoreUrl = file:///etc/passwd",
+    "canal.instance.standby3.clientCertificateKeyStoreUrl = file:/etc/passwd",
+    "canal.instance.parser.directory = /root",
+    "canal.instance.parser.schema = /etc/passwd",
+    "canal.instance.tsdb.dir = /root",
+    "canal.file.data.dir = /root",
+    "my.directory = /root",
+    "canal.instance.defaultDatabaseName = /etc/passwd\n"
+    "canal.instance.parser.schema = ${canal.instance.defaultDatabaseName}",
+    "canal.instance.tsdb.dir = ../conf/secrets/\\u0000",
+    "kafka.ssl.keystore.location = /etc/passwd",
+])  # fmt: skip
+def test_a_destination_that_comes_over_http_opens_no_file_of_the_node(site: Site, line: str) -> None:
+    """The reason told what a file holds, and a device without an end filled the memory, also in a dry run."""
+    (site.conf / "secrets").mkdir(parents=True)
+    (site.conf / "secrets" / "link").symlink_to(site.conf.parent)
+    site.start("canal.admin.http.secrets = ../conf/secrets", "canal.instance.master.ssl.cert = ${my.directory:../x}/c")
+    for dry_run in (True, False):
+        text = refused(partial(site.add, "shop", f"{ADDRESS}{line}\n", dry_run=dry_run))
+        assert "over HTTP, a file or directory can only be in " in text or "over HTTP, no file of Kafka" in text
+    assert not (site.conf / "shop").exists()
+
+
+def test_a_destination_that_comes_over_http_names_files_in_the_directory_for_them(site: Site) -> None:
+    """What canal.properties itself names can be repeated."""
+    (site.conf / "secrets").mkdir(parents=True)
+    (site.conf / "secrets" / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    data = "canal.instance.tsdb.dir = ../history/${canal.instance.destination}"
+    site.start("canal.admin.http.secrets = ../conf/secrets", data)
+    ca = f"file:{site.conf}/secrets/ca.pem"
+    own = f"canal.instance.master.sslMode = VERIFY_CA\ncanal.instance.master.trustCertificateKeyStoreUrl = {ca}\n"
+    site.add("shop", f"{ADDRESS}{own}{data}\n")
+    assert site.hosting.configured["shop"].master.tls.ca_file == f"{site.conf}/secrets/ca.pem"
+
+
+def test_a_destination_that_comes_over_http_names_no_file_unless_the_node_names_a_directory(site: Site) -> None:
+    site.start()
+    text = refused(lambda: site.add("shop", f"{ADDRESS}canal.instance.parser.schema = /etc/passwd\n"))
+    assert "needs canal.admin.http.secrets in canal.properties" in text
+
+
+def test_every_key_of_a_path_is_known_as_one() -> None:
+    paths = {key.name for key in KEYS if key.kind.expected == path().expected}
+    assert paths < {key.name for key in KEYS if key.names_file}
+
+
+@pytest.mark.parametrize("url", ["jdbc:mysql://db/tsdb?user=tsdb&password=S3cret", "jdbc:mysql://tsdb:S3cret@db/tsdb"])
+def test_a_destination_that_comes_over_http_gets_no_password_of_a_url(site: Site, url: str) -> None:
+    """The key of the URL is shown, but not this value of it."""
+    site.start(f"canal.instance.tsdb.url = {url}")
+    line = "canal.instance.dbUsername = ${canal.instance.tsdb.url}\n"
+    assert HIDDEN in refused(lambda: site.add("shop", f"{ADDRESS}{line}"))
+
+
+def test_a_destination_that_comes_over_http_sends_no_password_to_another_table_history(site: Site) -> None:
+    """The server in tsdb.url gets it. With its own password, the destination can have its own server."""
+    site.start("canal.instance.tsdb.dbPassword = S3cret", "canal.instance.tsdb.sslMode = DISABLED")
+    line = "canal.instance.tsdb.url = jdbc:mysql://db:1/tsdb\n"
+    assert "this server would get the canal.instance.tsdb.dbPassword" in refused(
+        lambda: site.add("shop", f"{ADDRESS}{line}")
+    )
+    site.add("shop", f"{ADDRESS}{line}canal.instance.tsdb.dbPassword = own\n")
+    assert site.hosting.configured["shop"].tsdb_password == "own"
 
 
 def test_an_addition_whose_list_cannot_be_written_can_be_tried_again(site: Site) -> None:
