@@ -15,12 +15,13 @@ from pathlib import Path
 from canal_ha.config import keys, queue
 from canal_ha.config.keys import ADMIN_SECRETS, BY_NAME, KEYS, TSDB_PASSWORD, TSDB_URL, KeyFile
 from canal_ha.config.outside import KINDS
-from canal_ha.config.properties import HIDDEN, Layers, Setting, from_mapping, parse
+from canal_ha.config.properties import HIDDEN, Layers, Setting, from_mapping, parse, references
 from canal_ha.config.tls import path_in
 from canal_ha.errors import FileUnusable
 
 _WHOLE = re.compile(r"\$\{file:([^${}]+)\}")
 _NAME = re.compile(r"\$\{([^:}]*)")
+_INSIDE = re.compile(r"\$\{\s*(file|env)\s*:[^}]*\$\{")
 _OWN_NAME = "canal.instance.destination"
 _SECRETS = " or ".join(sorted(key.name for key in KEYS if key.secret and key.place is not KeyFile.NODE))
 _FILE_OF_PRODUCER = re.compile(r".*(location|path|file|librar).*", re.IGNORECASE)
@@ -39,6 +40,12 @@ def check_sent(text: str, file: Path, secrets: Path | None, node: Layers, resolv
     """
     own = parse(text, str(file))
     _check_placeholders(own, file, secrets, node)
+    for each in own.keys() & _parts_of_paths(node):
+        reason = (
+            "over HTTP, this key cannot be set, because canal.properties has its value in the name of a file or"
+            " variable: write the file on the node yourself"
+        )
+        raise _refusal(each, own[each], reason)
     name = from_mapping({_OWN_NAME: Setting(file.parent.name, str(file))})
     *strong, main = node.layers
     without = Layers((name, *node.layers), node.environ)
@@ -58,6 +65,15 @@ def check_sent(text: str, file: Path, secrets: Path | None, node: Layers, resolv
             f" {_BY_HAND}"
         )
         raise _refusal(TSDB_URL.name, own.get(TSDB_URL.name, Setting(url, str(file))), reason)
+
+
+def _parts_of_paths(node: Layers) -> set[str]:
+    """Return the keys whose values are part of the PATH or NAME in a placeholder of the node."""
+    texts = {name: setting.text for name in node.names if (setting := node.written(name)) is not None}
+    found = {each for text in texts.values() if _INSIDE.search(text) for each in references(text)}
+    while more := {each for name in found & texts.keys() for each in references(texts[name])} - found:
+        found |= more
+    return found - {_OWN_NAME}
 
 
 def _path_keys() -> Iterator[str]:

@@ -329,6 +329,20 @@ def test_a_destination_that_comes_over_http_opens_no_file_of_the_node(site: Site
     assert not (site.conf / "shop").exists()
 
 
+@pytest.mark.parametrize("line", ["my.place = /etc", "my.account = ../../etc/passwd"])
+def test_a_destination_that_comes_over_http_does_not_redirect_the_password_file_of_the_node(
+    site: Site, line: str
+) -> None:
+    """canal.properties can make up the file of a password from other keys, which came from the text."""
+    written(site.conf / "secrets" / "shop")
+    site.start(
+        "my.place = secrets", "my.account = ${my.place}", "canal.instance.dbPassword = ${file:${my.account}/shop}"
+    )
+    assert "has its value in the name of a file" in refused(lambda: site.add("shop", f"{ADDRESS}{line}\n"))
+    site.add("shop")
+    assert site.hosting.configured["shop"].password == "kept"
+
+
 def test_a_destination_that_comes_over_http_names_files_in_the_directory_for_them(site: Site) -> None:
     """What canal.properties itself names can be repeated."""
     (site.conf / "secrets").mkdir(parents=True)
