@@ -13,7 +13,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 
 from canal_ha.config.model import NOBODY, ZooKeeperAccess
-from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.errors import TransactionRefused
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, SetData
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -60,7 +60,9 @@ def works(hosts: str, access: ZooKeeperAccess, client_ids: Sequence[int] = (1001
             znodes.transaction([Create(tree.running("example"), b"{}"), SetData(tree.destination("example"), b"")])
             znodes.transaction([SetData(tree.cursor("example", each), b"{}") for each in client_ids])
             znodes.transaction([Delete(tree.running("example"))])
-    except ZooKeeperUnavailable:
+    except TransactionRefused as error:
+        if "no rights" not in str(error):
+            raise
         return False
     return True
 
