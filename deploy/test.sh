@@ -101,18 +101,19 @@ report() {
 # only these, as `testpaths`, starts sooner, and still counts as a run of the whole suite. tests/conftest.py checks that none is missing.
 marked() { grep -rlE --include='*.py' "mark\.($1)\b" tests | sort | tr '\n' ' '; }
 
-# again NAME BUDGET-MINUTES: if one to three tests of the step NAME failed, runs these once more with nothing beside them,
-# because other programs on the machine can delay real servers. The final table names each test that passed only then: it
-# has found something, in the product or in itself.
+# again NAME BUDGET-MINUTES COMMAND...: if one to three tests of the step NAME failed, runs these once more with nothing
+# beside them, because other programs on the machine can delay servers. The final table names each test that passed only
+# then: it has found something, in the product or in itself.
 again() {
     local name=$1 budget=$2 at failing
+    shift 2
     for at in "${!names[@]}"; do
         [[ ${names[at]} != "$name" || ${results[at]} != "FAILED (1)" ]] || break
     done
     [[ ${names[at]} == "$name" && ${results[at]} == "FAILED (1)" ]] || return 0
     mapfile -t failing < <(sed -nE 's/^(FAILED|ERROR) (\S+).*/\2/p' "$outputs/$name" | sort -u)
     ((${#failing[@]} >= 1 && ${#failing[@]} <= 3)) || return 0
-    wanted="  " step "$name, again" "$budget" pytest -m "real or spark or timed" "${failing[@]}"
+    wanted="  " step "$name, again" "$budget" "$@" "${failing[@]}"
     [[ ${results[-1]} != passed ]] || results[at]="passed only when run again: ${failing[*]}"
 }
 
@@ -149,8 +150,9 @@ step real 12 pytest -m "(real or spark) and not timed" -o testpaths="$(marked 'r
 join
 # These assert how long something takes, so no other test runs beside them.
 step timed 3 pytest -m timed -o testpaths="$(marked timed)" --durations=5
-again real 3
-again timed 3
+again unit 3 env CANAL_HA_KERNEL=off pytest
+again real 3 pytest -m "real or spark or timed"
+again timed 3 pytest -m timed
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long -rs --durations=5 tests/long'
     step chaos 3 python -m lab.chaos --seed "$(date +%j)" --minutes 1.5

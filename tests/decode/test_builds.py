@@ -31,6 +31,7 @@ def start(build: str, *arguments: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.skipif(kernel.BUILD == "interpreted", reason="it runs both builds, once is enough")
 def test_both_builds_make_the_same_of_everything() -> None:
     """Both builds give the same result for recorded binlogs, generated rows of all types, and damaged ones.
 
