@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import canal_ha.decode.kernel.primitives as p
@@ -652,7 +652,7 @@ class Decoder:
             return False
         return self._tables.accepts(result.origin_schema or "", result.origin_table or "")
 
-    def _may_name(self, sql: str, schema: str, results: Iterable[DdlResult]) -> bool:
+    def _may_name(self, sql: str, schema: str, results: Sequence[DdlResult]) -> bool:
         """Return whether the reader may know all tables that a statement names."""
         if not self._confined:
             return True
@@ -662,7 +662,10 @@ class Decoder:
             for schema, table in ((result.schema, result.table), (result.origin_schema, result.origin_table))
             if table
         )
-        return all(self._tables.accepts(*name) for name in changed) and names_only(sql, schema, self._tables)
+        own_schema = next((result.schema for result in results if result.schema), schema)
+        return all(self._tables.accepts(*name) for name in changed) and names_only(
+            sql, schema, own_schema, self._tables
+        )
 
     def _intvar(self, body: bytes) -> Iterator[Output]:
         return self._accompanying(entries.intvar_sql(body), with_gtid=False)

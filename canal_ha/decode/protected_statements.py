@@ -22,9 +22,9 @@ from canal_ha.decode.privacy import Privacy
 # Statements with these words can contain values of rows: queries, partitions by value, bodies of programs.
 _WITH_VALUES = frozenset(["SELECT", "VALUES", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"])
 
-_WITH_OTHER_PLACES = frozenset(["CONNECTION", "UNION"])  # options of the engines FEDERATED and MERGE
-_BEFORE_TABLE = frozenset(["LIKE", "REFERENCES"])
-_BEFORE_OTHER_TABLE = frozenset(["WITH", "TO", "AS", "(", "CONVERT"])
+_OPTIONS = ["CONNECTION", "UNION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", "OPTION_LIST", "REMOTE_TABLE"]
+_QUERIES_AND_SEQUENCES = ["EXCEPT", "INTERSECT", "NEXT", "PREVIOUS", "NEXTVAL", "LASTVAL", "SETVAL"]
+_WITH_OTHER_PLACES = frozenset(["REMOTE_SERVER", "REMOTE_DATABASE", *_OPTIONS, *_QUERIES_AND_SEQUENCES])
 
 
 def tells_nothing(sql: str, privacy: Privacy) -> bool:
@@ -39,14 +39,15 @@ def tells_nothing(sql: str, privacy: Privacy) -> bool:
     return privacy.columns.isdisjoint(names) and not any(token.word in _WITH_VALUES for token in tokens)
 
 
-def names_only(sql: str, default_schema: str, tables: TableFilter) -> bool:
+def names_only(sql: str, default_schema: str, own_schema: str, tables: TableFilter) -> bool:
     """Return whether a DDL statement names no table that is not accepted, in a place where it changes no table.
 
-    Every `a.b` counts as a table, and so does what follows LIKE, REFERENCES and the TABLE of a query or of a partition.
-    Options that name tables or servers in other ways count as such a name. Comments and texts do not count.
+    Every `a.b` counts as a table, and so does what follows LIKE, REFERENCES and a second TABLE. Options and functions
+    that name tables or servers in other ways count as such a name. Comments and texts do not count.
 
     sql: the statement.
     default_schema: of the session.
+    own_schema: of the table that the statement changes; REFERENCES means it.
     tables: those that may be named.
     """
     try:
@@ -55,18 +56,19 @@ def names_only(sql: str, default_schema: str, tables: TableFilter) -> bool:
         return False
     if any(token.word in _WITH_OTHER_PLACES for token in tokens):
         return False
-    return all(tables.accepts(*name) for name in _named(tokens, default_schema))
+    return all(tables.accepts(*name) for name in _named(tokens, default_schema, own_schema))
 
 
-def _named(tokens: Sequence[Token], default_schema: str) -> Iterator[tuple[str, str]]:
+def _named(tokens: Sequence[Token], default_schema: str, own_schema: str) -> Iterator[tuple[str, str]]:
     """Yield schema and name of what may be a table; see names_only."""
+    before_table = {"LIKE": default_schema, "REFERENCES": own_schema}
     for at, (token, after) in enumerate(pairwise(tokens)):
-        before = tokens[at - 1]
-        names_table = token.word in _BEFORE_TABLE or (token.word == "TABLE" and before.word in _BEFORE_OTHER_TABLE)
         if token.word == ".":
-            yield before.value, after.value
-        elif names_table and [each.word for each in tokens[at + 2 : at + 3]] != ["."]:
-            yield default_schema, after.value
+            yield tokens[at - 1].value, after.value
+        elif token.word in before_table and [each.word for each in tokens[at + 2 : at + 3]] != ["."]:
+            yield before_table[token.word], after.value
+        if token.word == "TABLE":
+            before_table["TABLE"] = default_schema  # the first one is that of the statement
 
 
 def exposed(sql: str, default_schema: str, privacy: Privacy, tables: TableFilter) -> tuple[str, str] | None:
