@@ -620,7 +620,8 @@ class _ConfigFiles:
     def _queue(self, reader: _LayeredValues) -> QueueConfig:
         """Read where in Kafka the changes of a destination go."""
         names = dict.fromkeys([*queue.named(self._written), *queue.named(queue.OLD_NAMES.values())])
-        return queue.queue_of(reader, reader.layers.find, names)
+        *strong, _, main = reader.layers.layers  # not the instance file: it would choose who gets the node's password
+        return queue.queue_of(reader, replace(reader.layers, layers=(*strong, main)).find, names)
 
     def _local(self, reader: _LayeredValues) -> LocalFiles | None:
         directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)

@@ -136,6 +136,13 @@ def test_settings_of_the_producer_in_an_instance_file_are_told(tmp_path: Path) -
     assert "kafka.linger.ms is read from canal.properties only" in load(conf, [], {}).warnings[0]
 
 
+def test_an_instance_file_does_not_choose_who_gets_the_password_of_the_producer(tmp_path: Path) -> None:
+    """It can come over HTTP. It had the last word on the servers and on how the node logs in there."""
+    topic = "canal.mq.topic=rows\n"
+    sent = f"{topic}kafka.bootstrap.servers=evil:9092\nkafka.linger.ms=77\n"
+    assert queue(tmp_path, instance=sent).options == queue(tmp_path, instance=topic).options
+
+
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The libraries of pipelines are an extra."""
     monkeypatch.setattr("canal_ha.config.queue.LIBRARIES", ("no_such_library",))
