@@ -272,12 +272,10 @@ def credentials() -> ValueKind[str]:
 
 
 def earlier_credentials() -> ValueKind[str]:
-    """Accept user:password, `nobody`, or nothing."""
+    """Accept what `credentials` does, or `nobody`."""
 
     def read(value: str) -> str:
-        if value and value != NOBODY and ":" not in value:
-            raise ValueError(value)
-        return value
+        return value if value == NOBODY else credentials().read(value)
 
     return ValueKind(f"user:password, or {NOBODY}", read)
 

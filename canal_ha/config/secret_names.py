@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r".*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$).*|canal\.zookeeper\.(auth|sasl)",
+    r".*(pas+|pwd|secret|token|jaas|credential|access.?key|oauthbearer|[._](pem|key)$).*|canal\.zookeeper\.(auth(\.before)?|sasl)",
     re.IGNORECASE,
 )
 _PROTECTS = re.compile(
-    r"canal\.((admin\.)?user|accounts\.file|tls\..*|zookeeper\.tls(\..*)?|instance\.(privacy\..*|.*\.sslMode))",
+    r"canal\.((admin\.)?user|accounts\.file|tls\..*|zookeeper\.tls(\..*)?"
+    r"|instance\.(privacy\..*|.*\.sslMode|.*\.ssl\.ca|filter\.(black\.)?field))",
     re.IGNORECASE,
 )
 _OF_CANAL = re.compile(r"(canal|kafka|rocketmq|rabbitmq|pulsarmq)\..*", re.IGNORECASE)

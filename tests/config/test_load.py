@@ -296,7 +296,9 @@ def test_the_text_of_a_file_instead_of_its_path_is_not_quoted(tmp_path: Path, ke
     assert "S3cret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("key", ["canal.zookeeper.auth", "canal.zookeeper.sasl", "canal.passwd"])
+@pytest.mark.parametrize(
+    "key", ["canal.zookeeper.auth", "canal.zookeeper.auth.before", "canal.zookeeper.sasl", "canal.passwd"]
+)
 def test_a_node_does_not_start_without_a_protection_whose_secret_file_is_empty(tmp_path: Path, key: str) -> None:
     """An empty secret counted as none: new znodes were open to everybody, or there were no accounts."""
     conf = write(tmp_path, f"canal.ip = 127.0.0.1\n{key} = ${{file:secret}}\n")
@@ -320,8 +322,9 @@ def test_an_account_before_needs_the_new_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"canal\.zookeeper\.auth\.before.*canal\.zookeeper\.auth") as error:
         one(tmp_path / "conf", "canal.zookeeper.auth.before=u:hush")
     assert "hush" not in str(error.value)
-    with pytest.raises(ConfigError, match="user:password, or nobody"):
-        one(tmp_path / "conf", "canal.zookeeper.auth=u:new", "canal.zookeeper.auth.before=somebody")
+    for text in ("somebody", "canal:", ":secret"):
+        with pytest.raises(ConfigError, match="user:password, or nobody"):
+            one(tmp_path / "conf", "canal.zookeeper.auth=u:new", f"canal.zookeeper.auth.before={text}")
     config = one(tmp_path / "conf", "canal.zookeeper.auth=u:new", "canal.zookeeper.auth.before=u:hush")
     assert config.zk_access.digests == ("u:new", "u:hush")
     assert "hush" not in repr(config)
