@@ -64,12 +64,13 @@ check() {
     awk -v open="$tells_who_runs" -v world="${ZK_WORLD_READ:-}" '
         FILENAME == ARGV[1] { account[$0] = 1; accounts++; next }
         FILENAME == ARGV[2] { path[++paths] = $0; next }
-        /^\047[a-z]+,\047/  { gsub(/\047/, ""); who = $0; next }
+        /^\047[a-z0-9]+,\047/ { gsub(/\047/, ""); who = $0; next }
         /^: [a-z]+$/        {
             rights = substr($0, 3)
             if (who in account && rights == "cdrwa") good++
             else if (world == "true" && path[at + 1] ~ open && who == "world,anyone" && rights == "r") good++
             else bad++
+            who = ""
             next
         }
         /^numChildren = /   {

@@ -23,6 +23,7 @@ ZNODE_EDIT = "znode edit"
 LOGIN_AGAIN_S = 3600.0  # each request over HTTP logs in: one line an hour for an account at an address
 LOGINS_KEPT = 1024
 TEXT_BYTES = 512  # of a text in a line; some characters take six
+ORDERS = LineRates(1000, 10, 100_000, 1000)  # an account cannot use up the lines of the others
 DEEDS = LineRates(1000, 10, 10_000, 100)  # a fleet may connect at once; an address needs hours to fill ten files
 
 
@@ -73,7 +74,7 @@ class Audit:
         self._refusals = Complaints(clock, partial(self._left_out, "refusals left out", REFUSED))
         self._repeats: Repeats[_Deed] = Repeats(clock, self._came_again)
         self._deeds = Complaints(clock, partial(self._left_out, LEFT_OUT, OK), DEEDS)
-        self._orders = Complaints(clock, self._orders_left_out, DEEDS)  # by account: nobody else can use them up
+        self._orders = Complaints(clock, self._orders_left_out, ORDERS)  # by account
         self._events = Complaints(clock, self._events_left_out, DEEDS)  # by destination
         self._http_logins: dict[Actor, float] = {}  # each with the origin of its address; the oldest first
 
