@@ -627,7 +627,7 @@ DETECT_HA = _shared(
 RECEIVE_BUFFER = _shared(
     "instance.network.receiveBufferSize",
     kinds.whole(1024, INT32),
-    "262144",
+    "1048576",
     "receive buffer of the connection to MySQL",
     "bytes",
 )

@@ -288,7 +288,7 @@ class InstanceConfig:
     clients_max: int = 256
     clients_account_max: int = 128
     so_timeout_s: float = 30.0
-    receive_buffer_bytes: int = 262144
+    receive_buffer_bytes: int = 1 << 20
     fallback_interval_s: int = 60
     detecting_enable: bool = False
     detecting_sql: str = ""

@@ -78,7 +78,7 @@ class Decoder:
         history: TableHistory,
         privacy: Privacy = NO_PRIVACY,
         confined: bool = False,
-        segment_bytes: int = 262144,
+        segment_bytes: int = 1 << 20,
         plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
         exact: bool = False,

@@ -78,7 +78,7 @@ class Greedy:
         return given
 
 
-def test_a_socket_that_takes_everything_gets_a_megabyte_in_a_turn() -> None:
+def test_a_socket_that_takes_everything_gets_a_few_megabytes_in_a_turn() -> None:
     """Other connections wait meanwhile: a row of 64 MiB in one go took more than a tenth of a second."""
     outbox, greedy = Outbox(cast(Consumer, None), lambda: None, SendTurns(Clock())), Greedy()
     outbox._pieces.extend([memoryview(bytes(1000)), memoryview(bytes(5 * MUCH_BYTES)), memoryview(bytes(1000))])
@@ -90,7 +90,7 @@ def test_a_socket_that_takes_everything_gets_a_megabyte_in_a_turn() -> None:
 
 
 def test_many_connections_with_large_replies_leave_the_reactor_to_others() -> None:
-    """Each megabyte takes six milliseconds. Behind the first ones of a round, the others write less."""
+    """Each large write takes six milliseconds. Behind the first ones of a round, the others write less."""
     now = 0.0
     clock = Clock()
     clock.seconds = lambda: now  # type: ignore[method-assign]  # its timers run between the rounds only
