@@ -39,11 +39,10 @@ class Account:
     client_ids: tuple[tuple[int, int], ...] | None = None
     filter: str = ""
     privacy: ColumnRules = NO_RULES
+    within: Within = field(init=False, repr=False, compare=False)
 
-    @property
-    def within(self) -> Within:
-        """The most that it may read."""
-        return Within(self.filter, self.privacy)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "within", Within(self.filter, self.privacy))
 
     def reaches(self, destination: str) -> bool:
         """Return whether one of its globs matches the destination."""

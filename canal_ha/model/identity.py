@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from canal_ha.model.privacy import ANYTHING, Within
 
@@ -17,6 +17,7 @@ class ClientIdentity:
     filter: "" keeps the server's.
     within: the most that the account that asks may read. It is not stored with the client.
     account: its name, for its quotas; "" without one. It is not stored with the client.
+    key: what tells one client from another, whatever its filter and account.
     """
 
     destination: str
@@ -24,8 +25,7 @@ class ClientIdentity:
     filter: str = ""
     within: Within = ANYTHING
     account: str = ""
+    key: ClientKey = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> ClientKey:
-        """Return what tells one client from another, whatever its filter and account."""
-        return self.destination, self.client_id
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.destination, self.client_id))

@@ -62,6 +62,8 @@ class ToldCursor:
 
     def check(self, identity: ClientIdentity) -> None:
         """Raise CursorReplaced if the client must not take what comes for what follows its last batch."""
+        if self._told is None:
+            return
         self.check_moved(identity)
         told = self._of(identity)
         if told and told.begun and not self._consumers.alone(identity, self._connection):

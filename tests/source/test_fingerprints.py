@@ -253,6 +253,35 @@ def test_a_fast_stream_hashes_only_the_last_transactions(begins: bool, monkeypat
     assert len(recent.fingerprints()) == len(hashed) == KEPT
 
 
+@pytest.mark.parametrize("kept", [KEPT, 1024])
+def test_no_transaction_waits_while_many_earlier_ones_are_hashed_or_dropped(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a thousand transactions a second, one in sixteen was late, because sixteen were hashed at once."""
+    server, recent = Server(1), Recent(kept=kept)
+    steps: list[str] = []
+
+    def counted(name: str) -> None:
+        plain = getattr(Recent, name)
+
+        def count(*of: object) -> object:
+            steps.append(name)
+            return plain(*of)
+
+        monkeypatch.setattr(Recent, name, count)
+
+    counted("_pop")
+    counted("_remember")
+    most = 0
+    for number in range(3000):
+        recent.add(server.transactions([[str(number)]]))
+        most = max(most, steps.count("_pop"))
+        assert steps.count("_remember") <= 1
+        steps.clear()
+    assert most == (2 if kept == KEPT else 1)
+    assert len(recent.fingerprints()) == kept
+
+
 def test_much_is_forgotten_and_nothing_mistaken() -> None:
     """A large transaction in many pieces keeps its fingerprint; a malformed text gives no fingerprints."""
     server = Server(1)
@@ -538,9 +567,17 @@ def test_a_large_row_has_one_fingerprint_however_it_is_read() -> None:
     assert sum(map(len, parts)) < 1000
     for at, row in enumerate(reversed(change.rowDatas)):
         if at < row_hashes.ROWS:
-            assert parts[at] == row_hashes._row(
-                "\0läden.t\0003".encode(), row_hashes._parsed(row.beforeColumns), row_hashes._parsed(row.afterColumns)
-            )
+            images = [
+                [row_hashes._Value(each.index, each.isNull, each.value.encode()) for each in side]
+                for side in (row.beforeColumns, row.afterColumns)
+            ]
+            assert parts[at] == row_hashes._row("\0läden.t\0003".encode(), *images)
+    for row in change.rowDatas:
+        for column in (*row.beforeColumns, *row.afterColumns):
+            column.value = column.value[:1000]
+    small = pb.Entry(header=header, storeValue=change.SerializeToString()).SerializeToString()
+    assert len(small) < LARGE
+    assert row_hashes.rows_of(small) == row_hashes._rows_in_place(memoryview(small))
     half = len(LONG) // 2
     other = LONG[:half] + "à" + LONG[half + 1 :]
     assert trail_of(Server(1).transactions([[LONG]])) == trail_of(Server(7).transactions([[LONG]]))

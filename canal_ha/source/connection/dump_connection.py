@@ -22,6 +22,7 @@ COM_BINLOG_DUMP = 0x12
 COM_BINLOG_DUMP_GTID = 0x1E
 SEND_ANNOTATE_ROWS = 0x02
 
+FEW_BYTES = 64 * 1024
 _FLAGS_AT = 9  # 4 bytes packet header, command, 4 bytes position
 
 
@@ -37,6 +38,22 @@ class Eater:
     eat: Callable[[memoryview], Iterable[bytes]]
     room: Callable[[], memoryview | None] = lambda: None
     received: Callable[[int], Iterable[bytes]] = lambda count: ()
+
+
+class ReceiveSize:
+    """How many bytes to receive next: few at the end of the binlog, because a large buffer takes longer to allocate."""
+
+    def __init__(self, most: int) -> None:
+        """most: bytes."""
+        self._most = most
+        self.next = min(most, FEW_BYTES)
+
+    def received(self, count: int) -> None:
+        """Adapt to the number of bytes that came."""
+        if count == self.next:
+            self.next = min(self._most, 4 * count)
+        elif count < self.next // 16:
+            self.next = min(self._most, FEW_BYTES)
 
 
 class DumpConnection(Interruptible):
@@ -57,7 +74,7 @@ class DumpConnection(Interruptible):
         self._eater = eater
         self._annotate = annotate
         self._dumping = False
-        self._receive_bytes = receive_bytes
+        self._size = ReceiveSize(receive_bytes)
         self._packets: deque[bytes] = deque()
         super().__init__(**options)
 
@@ -82,7 +99,9 @@ class DumpConnection(Interruptible):
     def _received(self) -> Iterable[bytes]:
         room = self._eater.room()
         if room is None:
-            return self._eater.eat(memoryview(self._receive(lambda: self._sock.recv(self._receive_bytes))))
+            data: bytes = self._receive(lambda: self._sock.recv(self._size.next))
+            self._size.received(len(data))
+            return self._eater.eat(memoryview(data))
         with room:
             count: int = self._receive(lambda: self._sock.recv_into(room))
         return self._eater.received(count)

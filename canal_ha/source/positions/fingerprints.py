@@ -21,7 +21,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -48,8 +48,10 @@ _ONLY_TIME = bytes(_HASH_BYTES)
 _UNIT = re.compile(  # in the kinds of entries: from rows to the next end, without a begin between them, or a DDL
     b"%c[^%c%c]*%c|%c" % (EntryKind.ROWS, EntryKind.BEGIN, EntryKind.END, EntryKind.END, EntryKind.DDL)
 )
-_PIECES_MOST = 64  # that are not hashed; each has a dozen objects, which every garbage collection visits
+_PIECES_MOST = 64  # that are not hashed; garbage collections visit each of them
 _PIECES_MOST_OF_MANY = 256  # the same for a stream that keeps more transactions than that; a destination has only one
+_SMALL_ENTRIES = 32  # of a small piece
+_FROM_FIRST = (0,)  # the starts of one run
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +80,7 @@ class EntryLookup(Protocol):
     """Entries of a segment, by their indexes in it."""
 
     @property
-    def timestamps(self) -> array[int]:
+    def timestamps(self) -> Sequence[int]:
         """Times of the entries, ms since 1970."""
 
     @property
@@ -90,23 +92,23 @@ class EntryLookup(Protocol):
 
 
 class Copied(NamedTuple):
-    """Entries first..last of a segment (last exclusive); those from `kept` on are copied, without `hashed_rows`.
+    """Some consecutive entries of a segment, counted from 0. Those from `kept` on are copied, without `hashed_rows`.
 
-    The source and the arrays are the segment's.
+    A small piece has few objects that a garbage collection visits: it forgets tuples of numbers once it has seen them.
+    frames: of the copied entries. The ends of theirs and of their entries are counted from `before` of both, in bytes.
     """
 
     source: Source
-    run_starts: array[int]
-    run_server_ids: array[int]
-    kinds: bytes | bytearray
-    row_counts: array[int]
-    timestamps: array[int]
-    ends: array[int]
-    entry_ends: array[int]
-    first: int
-    last: int
+    run_starts: Sequence[int]
+    run_server_ids: Sequence[int]
+    kinds: bytes
+    row_counts: Sequence[int]
+    timestamps: Sequence[int]
     kept: int
     frames: bytes
+    ends: Sequence[int]
+    entry_ends: Sequence[int]
+    before: tuple[int, int]
     hashed_rows: Mapping[int, tuple[bytes, ...]]
 
     @classmethod
@@ -119,40 +121,44 @@ class Copied(NamedTuple):
             whole: Copied = segment.copied
             return whole
         ends = segment.ends
-        kept = min(_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last))
-        kinds = segment.kinds
-        if kinds.rfind(EntryKind.END, first, last - 1) >= 0 or kinds.rfind(EntryKind.DDL, first, last - 1) >= 0:
+        kept = min([_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last)])
+        kinds = bytes(segment.kinds[first:last])
+        if kinds.rfind(EntryKind.END, 0, -1) >= 0 or kinds.rfind(EntryKind.DDL, 0, -1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
             kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
         hashed = segment.hashed_rows
-        stops = [index for index in sorted(hashed) if kept <= index < last]
-        spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
-        frames = b"".join(segment.frames_view(start, stop) for start, stop in spans)
+        if hashed:
+            stops = [index for index in sorted(hashed) if kept <= index < last]
+            spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
+            frames = b"".join([segment.frames_view(start, stop) for start, stop in spans])
+            hashed = {index - first: rows for index, rows in hashed.items() if first <= index < last}
+        else:
+            frames = bytes(segment.frames_view(kept, last))
+        run_starts, run_server_ids = _runs(segment, first, last)
         return cls(
             segment.source,
-            segment.run_starts,
-            segment.run_server_ids,
+            run_starts,
+            run_server_ids,
             kinds,
-            segment.row_counts,
-            segment.timestamps,
-            ends,
-            segment.entry_ends,
-            first,
-            last,
-            kept,
+            _part(segment.row_counts, first, last),
+            _part(segment.timestamps, first, last),
+            kept - first,
             frames,
+            _part(ends, kept, last),
+            _part(segment.entry_ends, kept, last),
+            (ends[kept - 1], segment.entry_ends[kept - 1]) if kept else (0, 0),
             hashed,
         )
 
     @property
     def origins(self) -> set[int]:
         """The servers that first wrote these entries."""
-        return set(self.run_server_ids[self.run_of(self.first) : self.run_of(self.last - 1) + 1])
+        return set(self.run_server_ids)
 
     def units(self) -> list[int]:
         """Return the origins of the transactions with rows here and the DDL statements, if they end here."""
         origins = self.run_server_ids
-        return [origins[self.run_of(found.end() - 1)] for found in _UNIT.finditer(self.kinds, self.first, self.last)]
+        return [origins[self.run_of(found.end() - 1)] for found in _UNIT.finditer(self.kinds)]
 
     def run_of(self, index: int) -> int:
         """See Segment."""
@@ -160,14 +166,30 @@ class Copied(NamedTuple):
 
     def entry(self, index: int) -> bytes:
         """See EntryLookup."""
-        if not self.kept <= index < self.last:
+        at = index - self.kept
+        if not 0 <= at < len(self.ends):
             raise LookupError(index)
-        end = self.ends[index] - (self.ends[self.kept - 1] if self.kept else 0)
+        end = self.ends[at] - self.before[0]
         for left_out in self.hashed_rows:
             if self.kept <= left_out < index:
-                end -= self.ends[left_out] - (self.ends[left_out - 1] if left_out else 0)
-        size = self.entry_ends[index] - (self.entry_ends[index - 1] if index else 0)
+                other = left_out - self.kept
+                end -= self.ends[other] - (self.ends[other - 1] if other else self.before[0])
+        size = self.entry_ends[at] - (self.entry_ends[at - 1] if at else self.before[1])
         return self.frames[end - size : end]
+
+
+def _part(numbers: array[int], first: int, last: int) -> Sequence[int]:
+    part = numbers[first:last]
+    return tuple(part) if last - first <= _SMALL_ENTRIES else part
+
+
+def _runs(segment: Segment, first: int, last: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the starts of the runs in first..last, counted from `first`, and their servers."""
+    starts, servers = segment.run_starts, segment.run_server_ids
+    if len(starts) == 1:
+        return _FROM_FIRST, tuple(servers)
+    begin, end = segment.run_of(first), segment.run_of(last - 1) + 1
+    return [0, *(start - first for start in starts[begin + 1 : end])], servers[begin:end]
 
 
 def _last_of_origins(segment: Segment, first: int, last: int) -> list[int]:
@@ -234,10 +256,8 @@ class Units:
 
     def feed(self, entries: Held) -> Iterator[Unit[Held]]:
         """Yield the units that end in a segment, or among its copied entries."""
-        first, last = (entries.first, entries.last) if isinstance(entries, Copied) else (0, len(entries))
-        counts, kinds = entries.row_counts, entries.kinds
-        for index in range(first, last):
-            kind = kinds[index]
+        counts = entries.row_counts
+        for index, kind in enumerate(entries.kinds):
             if kind == EntryKind.ROWS:
                 self._rows += counts[index]
                 self._tail.append((entries, index))
@@ -252,11 +272,11 @@ class Units:
 
     def skip(self, copied: Copied) -> None:
         """Pass the next entries without yielding their units."""
-        kinds, first, last = copied.kinds, copied.first, copied.last
-        outside = max(kinds.rfind(EntryKind.BEGIN, first, last), kinds.rfind(EntryKind.END, first, last))
+        kinds, last = copied.kinds, len(copied.kinds)
+        outside = max(kinds.rfind(EntryKind.BEGIN), kinds.rfind(EntryKind.END))
         if outside >= 0:
             self._forget()
-            first = outside + 1
+        first = outside + 1
         if first == last:
             return
         self._rows += sum(copied.row_counts[first:last])
@@ -280,6 +300,8 @@ class Recent:
         """
         self._kept = kept
         self._pieces_most = _PIECES_MOST_OF_MANY if kept > _PIECES_MOST_OF_MANY else _PIECES_MOST
+        self._surplus = 0  # of the oldest pieces: to be dropped, or hashed
+        self._hashes = False
         # as bytes, which no garbage collection visits
         self._fingerprints: deque[bytes] = deque(map(_raw, from_text(start)), maxlen=kept)
         self._last_of = last_from_text(origins)
@@ -301,10 +323,10 @@ class Recent:
 
     def add_copy(self, piece: Copied) -> None:
         """Add the entries that were delivered next, as copied."""
-        if len(self._pieces) == self._pieces_most:
+        if self._surplus or len(self._pieces) == self._pieces_most:
             self._keep_fewer()
         self._pieces.append(piece)
-        self._entries += piece.last - piece.first
+        self._entries += len(piece.kinds)
         self._bytes += len(piece.frames)
         while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
             if not any(map(_ends_unit, islice(reversed(self._pieces), len(self._pieces) - 1))):
@@ -313,23 +335,26 @@ class Recent:
             self._drop()
 
     def _keep_fewer(self) -> None:
-        """Make room: drop the pieces before the last `kept` transactions, or hash the oldest ones if few would go.
+        """Drop the pieces before the last `kept` transactions, or hash the oldest ones if few would go.
 
-        It hashes only a few at a time, because the caller that adds a piece waits.
+        One call does little, because the caller that adds a piece waits, and others wait for the interpreter.
         """
-        needed = len(self._newest()) if self._entries > self._kept else len(self._pieces)
-        if needed > self._pieces_most // 2:
-            for _ in range(self._pieces_most // 16):
-                for unit in self._units.feed(self._pop()):
-                    self._remember(unit)
+        if not self._surplus:
+            needed = len(self._newest()) if self._entries > self._kept else len(self._pieces)
+            self._hashes = needed > self._pieces_most // 2
+            self._surplus = self._pieces_most // 16 if self._hashes else len(self._pieces) - needed
+        if self._hashes:
+            for unit in self._units.feed(self._pop()):
+                self._remember(unit)
         else:
-            while len(self._pieces) > needed:
+            for _ in range(min(self._surplus, 2)):
                 self._drop()
 
     def _pop(self) -> Copied:
         piece = self._pieces.popleft()
-        self._entries -= piece.last - piece.first
+        self._entries -= len(piece.kinds)
         self._bytes -= len(piece.frames)
+        self._surplus = max(self._surplus - 1, 0)
         return piece
 
     def _drop(self) -> None:
@@ -365,7 +390,7 @@ class Recent:
                     past = units.popleft()
                     older[past.origin] = past
         self._pieces.clear()
-        self._entries = self._bytes = 0
+        self._entries = self._bytes = self._surplus = 0
         for origin in older.keys() - {unit.origin for unit in units}:
             self._learn(older[origin])
         for unit in units:
@@ -426,7 +451,7 @@ class Recent:
             found += len(ended)
             missing.difference_update(unsure, ended[1:])
             unsure = ended[:1]
-            if piece.kinds[piece.first] == EntryKind.BEGIN:  # not every server writes it
+            if piece.kinds[0] == EntryKind.BEGIN:  # not every server writes it
                 missing.difference_update(unsure)
             if found > self._kept and not missing:
                 break
@@ -444,8 +469,7 @@ class Recent:
 
 def _ends_unit(piece: Copied) -> bool:
     """Return whether a transaction or statement ends in a piece."""
-    kinds, first, last = piece.kinds, piece.first, piece.last
-    return kinds.rfind(EntryKind.END, first, last) >= 0 or kinds.rfind(EntryKind.DDL, first, last) >= 0
+    return EntryKind.END in piece.kinds or EntryKind.DDL in piece.kinds
 
 
 def to_text(fingerprints: Iterable[Fingerprint]) -> str:

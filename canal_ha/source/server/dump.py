@@ -36,6 +36,7 @@ from canal_ha.source.positions.scan import Scanner
 from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
+ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
 
@@ -504,7 +505,10 @@ class Dump:
         self.heard_at = self._clock()
         self.received_bytes += count
         packets: list[bytes] = []
-        for output in self._outputs(outputs):
+        decoder = self._decoder
+        for output in outputs:
+            if self._large_event:
+                self._leave_if_decoded(decoder)
             match output:
                 case Segment():
                     self._deliver(output)
@@ -517,7 +521,8 @@ class Dump:
                 case SourceSaid():
                     self._said(output)
                 case _:
-                    self._pass(output, self._decoder.gtid_set)
+                    self._pass(output, decoder.gtid_set)
+        self._leave_if_decoded(decoder)
         self._go_on()
         self._ready_at = self._clock()
         if self._sharing and count < SMALL_BYTES and self._ready_at >= self._alone_until:
@@ -589,6 +594,7 @@ class Dump:
         """Follow the shared dump if it knows this place."""
         shared = sharing.dumps.offer(sharing.kind, self)
         if shared is None:
+            self._alone_until = self._ready_at + ASK_AGAIN_S
             return
         sharing.room.patient = False  # a shared dump waits for none of its followers
         if shared.join(self):
@@ -605,16 +611,8 @@ class Dump:
         self.shared = False
         self._alone_until = self._clock() + ALONE_S
 
-    def _outputs(self, outputs: Iterator[Output]) -> Iterator[Output]:
-        """Yield what was decoded; leave the place of a large event as soon as it is decoded."""
-        decoder = self._decoder
-        assert decoder is not None
-        for output in outputs:
-            self._leave_if_decoded(decoder)
-            yield output
-        self._leave_if_decoded(decoder)
-
     def _leave_if_decoded(self, decoder: DumpDecoder) -> None:
+        """Leave the place of a large event as soon as it is decoded."""
         if self._large_event and (decoder.large_events != self._large_event or not decoder.awaited):
             self._leave()
 
