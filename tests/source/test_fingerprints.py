@@ -17,6 +17,7 @@ from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.source.positions import fingerprints, row_hashes
+from canal_ha.source.positions.current_source import PIECES_LEAST, CurrentSource
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import (
     KEPT,
@@ -194,7 +195,7 @@ def test_only_the_newest_are_looked_at() -> None:
 def test_thousands_of_small_transactions_leave_few_objects() -> None:
     """Garbage collections visit every object: a feed whose fingerprints nobody asks for keeps few of them."""
     server = Server(1)
-    recent = Recent(kept=1000)
+    recent = Recent(kept=1000, pieces_most=256)
     segments: deque[Segment] = deque(maxlen=KEPT)
     before = len(gc.get_objects())
     for number in range(1000):
@@ -258,7 +259,7 @@ def test_no_transaction_waits_while_many_earlier_ones_are_hashed_or_dropped(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a thousand transactions a second, one in sixteen was late, because sixteen were hashed at once."""
-    server, recent = Server(1), Recent(kept=kept)
+    server, recent = Server(1), Recent(kept=kept, pieces_most=64 if kept == KEPT else 256)
     steps: list[str] = []
 
     def counted(name: str) -> None:
@@ -280,6 +281,26 @@ def test_no_transaction_waits_while_many_earlier_ones_are_hashed_or_dropped(
         steps.clear()
     assert most == (2 if kept == KEPT else 1)
     assert len(recent.fingerprints()) == kept
+
+
+def test_the_first_streams_of_a_process_hash_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash delays the thread that serves the row. Hundreds of streams would need too much memory without."""
+    hashed: list[bytes] = []
+
+    def counted(entry: bytes) -> tuple[bytes, ...]:
+        hashed.append(entry)
+        return rows_of(entry)
+
+    monkeypatch.setattr(fingerprints, "rows_of", counted)
+    server, many = Server(1), 2000
+    transactions = [server.transactions([[str(number)]]) for number in range(many)]
+    first, *others = (CurrentSource(LogPosition("b.1", 4)) for _ in range(200))
+    for each in transactions:
+        first.delivered(each)
+    assert not hashed
+    for each in transactions:
+        others[-1].delivered(each)
+    assert many - PIECES_LEAST <= len(hashed) <= many
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakSet
 
 from canal_ha.config.model import SourceConfig
 from canal_ha.errors import SourceUnavailable
@@ -18,6 +19,10 @@ from canal_ha.source.positions.relocate import PositionedDecoder, Relocation, re
 from canal_ha.source.positions.scan import Scanner
 
 KEPT = 1024  # transactions by which a running stream finds its place again; a cursor has fewer
+PIECES_IN_ALL = 1 << 15  # of transactions that are not hashed, some KB each; the first streams of a process hash none
+PIECES_LEAST = 256  # of one stream
+
+_streams: WeakSet[CurrentSource] = WeakSet()
 
 
 class CurrentSource:
@@ -29,7 +34,9 @@ class CurrentSource:
         self._server = start.server
         self._address = (start.address, start.port)
         self._origin = start.server_id
-        self._recent = Recent(start.trail, start.origins, KEPT)
+        _streams.add(self)
+        pieces_most = max(PIECES_LEAST, min(PIECES_IN_ALL // len(_streams), 2 * KEPT))
+        self._recent = Recent(start.trail, start.origins, KEPT, pieces_most)
         self._delivered_before: Delivered | None = None
         self._last_delivered: LogPosition | None = None  # the last transaction end or statement with a GTID
 

@@ -48,8 +48,7 @@ _ONLY_TIME = bytes(_HASH_BYTES)
 _UNIT = re.compile(  # in the kinds of entries: from rows to the next end, without a begin between them, or a DDL
     b"%c[^%c%c]*%c|%c" % (EntryKind.ROWS, EntryKind.BEGIN, EntryKind.END, EntryKind.END, EntryKind.DDL)
 )
-_PIECES_MOST = 64  # that are not hashed; garbage collections visit each of them
-_PIECES_MOST_OF_MANY = 256  # the same for a stream that keeps more transactions than that; a destination has only one
+_PIECES_MOST = 64  # that are not hashed; each takes memory, and garbage collections visit it
 _SMALL_ENTRIES = 32  # of a small piece
 _FROM_FIRST = (0,)  # the starts of one run
 
@@ -291,15 +290,16 @@ class Units:
 class Recent:
     """The last delivered transactions of one stream. One thread."""
 
-    def __init__(self, start: str = "", origins: str = "", kept: int = KEPT) -> None:
+    def __init__(self, start: str = "", origins: str = "", kept: int = KEPT, pieces_most: int = _PIECES_MOST) -> None:
         """Begin behind those of a cursor.
 
         start: its trail.
         origins: its last transactions of each origin.
         kept: how many of the last transactions to keep.
+        pieces_most: how many added pieces to keep as they are. Beyond that, the oldest transactions are hashed.
         """
         self._kept = kept
-        self._pieces_most = _PIECES_MOST_OF_MANY if kept > _PIECES_MOST_OF_MANY else _PIECES_MOST
+        self._pieces_most = pieces_most
         self._surplus = 0  # of the oldest pieces: to be dropped, or hashed
         self._hashes = False
         # as bytes, which no garbage collection visits
