@@ -15,6 +15,8 @@ from lab.exactness.verdict import Verdict, judge
 from lab.replica import Replica
 from lab.waiting import until
 
+TURNS_LEAST = 0.1  # a chunk, if parts are read side by side; parts that are read one after the other have a few in all
+
 Fault = Callable[[Stage, random.Random], None]
 
 
@@ -22,13 +24,11 @@ Fault = Callable[[Stage, random.Random], None]
 class Result:
     """What a run has shown.
 
-    parts: of the table that were read side by side, as cursors tell it.
     seconds: that the snapshot took.
     stuck: why the run ended early; "" if it did not.
     """
 
     chunks: int = 0
-    parts: int = 0
     commits: int = 0
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Result:
         found = [f"stuck: {self.stuck}"] if self.stuck else []
         if not self.stuck and self.chunks < plan.chunks * 0.8:
             found.append(f"the snapshot had {self.chunks} chunks, of about {plan.chunks}")
-        if not self.stuck and plan.connections > 1 and self.parts < 2:
+        if not self.stuck and plan.connections > 1 and self.verdict.turns < self.chunks * TURNS_LEAST:
             found.append(f"{plan.connections} connections never read side by side")
         found += [f"difference: {line}" for line in self.differences]
         found += [f"older row: {line}" for line in self.verdict.older]
@@ -128,7 +128,7 @@ def run(stage: Stage, say: Callable[[str], None]) -> Result:
         result.differences = stage.differences()
     except AssertionError as error:
         result.stuck = f"{error}\n{stage.describe()}"
-    result.commits, result.parts = stage.writers.commits, stage.parts
+    result.commits = stage.writers.commits
     stage.kill_client()
     result.verdict = judge(stage.copy.applied())
     return result
@@ -177,12 +177,12 @@ def table(result: Result) -> str:
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(result.faults.items())) or "none"
     rows = [
         ("chunks", f"{result.chunks} in {result.seconds:.0f} s"),
-        ("parts side by side", f"{result.parts}"),
         ("faults", faults),
         ("commits", f"{result.commits}"),
         ("changes of the binlog", f"{verdict.changes}, {verdict.repeated} came again"),
         ("times that changes came again", f"{verdict.rewinds} on new connections, {verdict.moves} after moves"),
         ("rows of the snapshot applied", f"{verdict.snapshot_rows}"),
+        ("turns between parts of the table", f"{verdict.turns}"),
         ("rows that differ", f"{len(result.differences)}"),
         ("older rows over newer ones", f"{len(verdict.older)}"),
         ("rows newer than their place", f"{len(verdict.ahead)}"),

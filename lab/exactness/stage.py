@@ -89,10 +89,7 @@ class _UnsafeNode(Node):
 
 
 class Stage(Staged):
-    """When the block begins, everything runs: the client has subscribed, and rows are written.
-
-    parts: of the table that were read side by side, of all that `snapshot` has seen.
-    """
+    """When the block begins, everything runs: the client has subscribed, and rows are written."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -107,7 +104,6 @@ class Stage(Staged):
         self.zookeeper = ZooKeeper()
         self.writers = Writers(self.source.primary, plan.keys, self._near, plan.seed)
         self.nodes: list[Node] = []
-        self.parts = 0
         self._client: subprocess.Popen[Any] | None = None
         self._clients = 0
         self._operator: KazooClient
@@ -212,9 +208,7 @@ class Stage(Staged):
             data, _ = self._operator.get(tree.cursor(DESTINATION, CLIENT_ID))
         except NoNodeError:
             return None
-        state = SnapshotState.from_text(LogPosition.from_json(data.decode()).snapshot)
-        self.parts = max(self.parts, len(state.ranges) if state else 0)
-        return state
+        return SnapshotState.from_text(LogPosition.from_json(data.decode()).snapshot)
 
     def share(self) -> float:
         """Return about which share of the table the client has, while the snapshot is read."""

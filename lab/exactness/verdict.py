@@ -42,6 +42,8 @@ class Verdict:
     out_of_order: changes that came too early.
     changes, repeated: of the binlog, that came for the first time, or again.
     snapshot_rows: that were judged.
+    turns: how often rows of a snapshot went back to a lower key within a connection. A table that is read in the order
+        of its key has none; parts that are read side by side have one at nearly every chunk.
     rewinds: how often changes began to come again on a new connection.
     moves: how often they did within a connection, as after a move to another server.
     """
@@ -52,6 +54,7 @@ class Verdict:
     changes: int = 0
     repeated: int = 0
     snapshot_rows: int = 0
+    turns: int = 0
     rewinds: int = 0
     moves: int = 0
 
@@ -61,9 +64,9 @@ def judge(applied: Iterable[Applied]) -> Verdict:
     judging = _Judging()
     for row in applied:
         if row.connection != judging.connection:
-            judging.connection, judging.fresh = row.connection, True
+            judging.begin(row.connection)
         if row.snapshot:
-            judging.waiting.append(row)
+            judging.read(row)
             if not judging.fresh:
                 judging.settle()
         else:
@@ -84,9 +87,21 @@ class _Judging:
         self.connection = ""
         self.fresh = True
         self.waiting: list[Applied] = []
+        self._key = 0  # of the snapshot's last row on this connection
         self._at = 0  # how many changes are behind the client
         self._numbers: dict[Change, int] = {}
         self._versions: dict[int, list[tuple[int, int]]] = defaultdict(list)  # key -> (number, state) of its changes
+
+    def begin(self, connection: str) -> None:
+        """Take a new connection."""
+        self.connection, self.fresh, self._key = connection, True, 0
+
+    def read(self, row: Applied) -> None:
+        """Take a row of the snapshot."""
+        assert row.new is not None
+        self.found.turns += row.new[0] < self._key
+        self._key = row.new[0]
+        self.waiting.append(row)
 
     def change(self, row: Applied) -> None:
         """Take a change of the binlog."""

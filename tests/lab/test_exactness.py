@@ -13,7 +13,7 @@ from canal_ha.client.rows import Event, Row
 from lab.exactness.copy import Copy
 from lab.exactness.run import FAULTS, KINDS, Result, schedule
 from lab.exactness.stage import Plan
-from lab.exactness.verdict import Applied, Version, judge
+from lab.exactness.verdict import Applied, Verdict, Version, judge
 
 PLAN = Plan("mariadb", "gtid", chunks=100, faults=6, seed=1)
 
@@ -85,6 +85,29 @@ def test_changes_that_come_again_leave_none_out() -> None:
     assert judge([UPDATED, AGAIN, rewound, change((1, 1), (1, 2), on="2/1")]).out_of_order
 
 
+def test_parts_are_seen_also_if_the_whole_snapshot_passes_between_two_cursors() -> None:
+    """A node writes the cursor once a second. The rows tell the parts: the client got them in turns."""
+    keys = [key + part for key in range(50) for part in (0, 100, 200, 300)]
+    found = judge(read(key, 1) for key in keys)
+    assert found.turns == 49
+    assert not Result(chunks=200, verdict=found).broken(replace(PLAN, connections=4))
+
+
+def test_a_table_that_is_read_in_one_go_has_no_turns() -> None:
+    """Rows that come again on a new connection are none, and the stream's changes between rows are none."""
+    assert judge([read(1, 1), read(2, 1), read(3, 1)]).turns == 0
+    assert judge([read(1, 1), read(5, 1), read(2, 1, on="2/1"), read(3, 1, on="2/1")]).turns == 0
+    assert judge([UPDATED, read(8, 1), change((2, 1), (2, 2)), read(9, 1)]).turns == 0
+
+
+def test_parts_that_are_read_one_after_the_other_are_found() -> None:
+    """There are fewer turns than parts."""
+    keys = [*range(200, 250), *range(100, 150), *range(50)]
+    found = judge(read(key, 1) for key in keys)
+    assert found.turns == 2
+    assert Result(chunks=100, verdict=found).broken(replace(PLAN, connections=4))
+
+
 def test_every_finding_breaks_the_run() -> None:
     """So do too few chunks, an early end, and connections that wait for each other."""
     good = Result(chunks=100)
@@ -94,8 +117,8 @@ def test_every_finding_breaks_the_run() -> None:
     assert Result(chunks=100, differences=["key 1"]).broken(PLAN)
     assert Result(chunks=100, verdict=judge([UPDATED, read(7, 1)])).broken(PLAN)
     four = replace(PLAN, connections=4)
-    assert not Result(chunks=100, parts=2).broken(four)
-    assert Result(chunks=100, parts=1).broken(four)
+    assert not Result(chunks=100, verdict=Verdict(turns=50)).broken(four)
+    assert Result(chunks=100).broken(four)
 
 
 # ---- the copy
