@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS applied (
     number INTEGER PRIMARY KEY, connection TEXT, snapshot TEXT, journal TEXT, offset INTEGER,
     old_id INTEGER, old_version INTEGER, new_id INTEGER, new_version INTEGER
 );
+CREATE INDEX IF NOT EXISTS snapshot_keys ON applied (new_id) WHERE snapshot <> '';
 CREATE TABLE IF NOT EXISTS front (one INTEGER PRIMARY KEY, id INTEGER);
 """
 
@@ -64,6 +65,11 @@ class Copy:
         """Return the key of the snapshot's newest row; -1 before the first one."""
         found = self._database.execute("SELECT id FROM front").fetchone()
         return -1 if found is None else int(found[0])
+
+    def read(self) -> int:
+        """Return how many rows of the table the snapshot has brought; a row that came again counts once."""
+        found = self._database.execute("SELECT COUNT(DISTINCT new_id) FROM applied WHERE snapshot <> ''").fetchone()
+        return int(found[0])
 
     def has(self, key: int) -> bool:
         """Return whether there is a row with this key."""

@@ -154,6 +154,17 @@ def test_the_copy_has_the_rows_and_what_was_applied(tmp_path: Path) -> None:
     copy.close()
 
 
+def test_the_share_of_the_table_does_not_wait_for_the_cursor(tmp_path: Path) -> None:
+    """The copy counts each row of the snapshot once, as soon as it has it; rows of the binlog do not count."""
+    copy = Copy(tmp_path / "copy.db")
+    assert copy.read() == 0
+    copy.take("1/1", [row(None, image(1, 1), "s"), row(None, image(101, 1), "s"), row(None, image(5, 1))])
+    assert copy.read() == 2
+    copy.take("2/1", [row(None, image(101, 1), "s"), row(image(1, 1), None), row(None, image(2, 1), "s")])
+    assert copy.read() == 3
+    copy.close()
+
+
 # ---- the schedule
 
 
