@@ -255,7 +255,7 @@ class Visitor:
 
 
 def _certified(accounts: Accounts, name: str, certified: Collection[str]) -> Account | None:
-    for each in certified:
+    for each in filter(None, certified):  # an empty name would be that of canal.passwd without canal.user
         account = accounts.named(each)
         if account is not None and account.name == each and name in ("", each):
             return account

@@ -76,6 +76,15 @@ def test_a_certificate_logs_in_to_the_account_that_it_names() -> None:
     assert made.account == "other"
 
 
+def test_a_certificate_with_an_empty_name_logs_in_to_no_account() -> None:
+    """It got all rights of canal.passwd, if canal.user was blank."""
+    made = visitor(*of_properties("", scramble.secret_of("pw").hex()), certified=("",))
+    for name in ("", "shop"):
+        with pytest.raises(LoginRefused):
+            made.log_in(name, b"", SEED)
+    made.log_in("", token("pw"), SEED)
+
+
 def test_a_guesser_waits_and_the_owner_elsewhere_does_not() -> None:
     """After some failures even the right password waits, at this address alone."""
     accounts, clock = Accounts([reader("shop", "pw")]), Clock()
