@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 
 from canal_ha.model.privacy import NO_RULES, ColumnRules, Within
 
+NAME_CHARACTERS = 255  # of the longest name; a certificate has at most 253 for a host
+
 
 class AccountRole(Enum):
     """What an account is for."""

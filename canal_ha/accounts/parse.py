@@ -8,7 +8,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from canal_ha.accounts.account import Account, AccountRole
+from canal_ha.accounts.account import NAME_CHARACTERS, Account, AccountRole
 from canal_ha.config.toml_text import document_of, line_of
 from canal_ha.decode.name_lists import match_of_server
 from canal_ha.decode.privacy import Privacy
@@ -56,6 +56,8 @@ def parse(
                 raise _Wrong("", f"write a table [accounts.{name}]")
             if name == taken or not name:
                 raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
+            if len(name) > NAME_CHARACTERS:
+                raise _Wrong("", f"its name has {len(name)} characters; at most {NAME_CHARACTERS} are allowed")
             account = _account(name, table, filled)
             if name in known:
                 _refuse_lost(known[name], table)
@@ -76,6 +78,8 @@ def of_properties(user: str, passwd: str) -> tuple[Account, ...]:
     """
     if user and not passwd:
         raise ConfigError("canal.properties", "canal.passwd", passwd, "a password, because canal.user is set")
+    if len(user) > NAME_CHARACTERS:
+        raise ConfigError("canal.properties", "canal.user", excerpt(user), f"at most {NAME_CHARACTERS} characters")
     if not passwd:
         return ()
     if not _HASH.fullmatch(passwd):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from canal_ha.accounts import gate
-from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, Accounts
+from canal_ha.accounts.account import ANYBODY, NAME_CHARACTERS, OPERATOR, Account, Accounts
 from canal_ha.accounts.lockout import Lockout
 from canal_ha.accounts.origin import origin_of
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
@@ -187,7 +187,7 @@ class Visitor:
         self._peer = peer
         self._certified = certified
         self._account: Account | None = None
-        self._login: tuple[str, Proof | None, Collection[str]] = "", None, ()  # name, proof and certificate as sent
+        self._login: tuple[str, Proof | None, Collection[str]] = "", None, ()  # name, proof and certificate
         self._accounts: Accounts | None = None  # those that `_account` is one of
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
         # what was asked last, as the account asks it: a client repeats the same GET
@@ -199,7 +199,9 @@ class Visitor:
         return self._account.name if self._account else ""
 
     def log_in(self, username: str, password: bytes, seed: bytes) -> None:
-        """See wire.server_session.Guard."""
+        """See wire.server_session.Guard. The connection keeps the name and the password, so a long one is cut."""
+        if len(username) > NAME_CHARACTERS or len(password) > _PASSWORD_BYTES:  # no account has such a one
+            username, password = username[:_CUT_TO], b""
         proof = (lambda secret: scramble.proves(secret, password, seed)) if password else None
         self.actor = replace(self.actor, account=username, certificate=self._subject())
         certified = self._certified()
@@ -210,7 +212,7 @@ class Visitor:
             raise
         self.actor = replace(self.actor, account=self._account.name)
         self._entrance.audit.client_did("login", self.actor)
-        self._login = username, proof, certified
+        self._login = self._account.name or username, proof, certified
         self._accounts = self._entrance.accounts()
         self._allowed.clear()
 
@@ -267,6 +269,8 @@ def _proven(account: Account, proof: Proof | None) -> bool:
 
 
 _KEPT = 64  # requests that a connection repeats
+_PASSWORD_BYTES = 255  # a client sends 40 hex digits; scramble.py accepts more
+_CUT_TO = 64  # characters of a name that is too long
 
 
 def _basic(authorization: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole
 from canal_ha.accounts.parse import of_properties, parse
-from canal_ha.errors import FileUnusable
+from canal_ha.errors import ConfigError, FileUnusable
 from canal_ha.model.privacy import ColumnRules
 
 HASH = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
@@ -79,6 +79,7 @@ def test_accounts_are_read_as_they_are_meant() -> None:
     (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [0x{'f' * 5000}]\n", 4,
      "client_ids: expected"),
     (f"accounts = {'[' * 5000}", 0, "is not TOML"),
+    (f"[accounts.{'a' * 256}]\nroles = ['read']\ndestinations = ['*']\n", 1, "its name has 256 characters"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int, reason: str) -> None:
     """The error has the file, the line and the reason, and no password hash."""
@@ -112,6 +113,8 @@ def test_canals_keys_are_one_account_with_all_rights() -> None:
     assert account.has_client(-1)
     assert of_properties("", HASH)[0].name == ""
     assert of_properties("", "") == ()
+    with pytest.raises(ConfigError, match=r"canal\.user.*at most 255 characters"):
+        of_properties("a" * 256, HASH)
 
 
 def test_the_example_of_the_documentation_is_valid() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
+from sys import getsizeof
 
 import pytest
 from twisted.internet.task import Clock
 
 from canal_ha.accounts import gate
-from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, AccountRole, Accounts
+from canal_ha.accounts.account import ANYBODY, NAME_CHARACTERS, OPERATOR, Account, AccountRole, Accounts
 from canal_ha.accounts.lockout import FREE_FAILURES, LONGEST_SHARED_WAIT_S, NAMES_KEPT
 from canal_ha.accounts.parse import of_properties
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
@@ -83,6 +84,40 @@ def test_a_certificate_with_an_empty_name_logs_in_to_no_account() -> None:
         with pytest.raises(LoginRefused):
             made.log_in(name, b"", SEED)
     made.log_in("", token("pw"), SEED)
+
+
+def _kept_bytes(made: Visitor) -> int:
+    """Return the size of the texts that a connection keeps of its login."""
+    name, proof, _ = made._login
+    closed = [cell.cell_contents for cell in getattr(proof, "__closure__", None) or ()]
+    texts = [name, made.actor.account, *(each for each in closed if isinstance(each, str | bytes))]
+    return sum(map(getsizeof, texts))
+
+
+def test_a_stranger_with_a_long_name_or_password_leaves_none_of_it_on_the_connection() -> None:
+    """A name of 64 KiB with one wide character took 261 KB on each connection, outside every budget."""
+    long_name = "\U0001f600" + "a" * 65_000
+    for name, password in ((long_name, token("pw")), (long_name, b""), ("shop", b"0" * 65_000)):
+        made = visitor(reader("shop", "pw"))
+        with pytest.raises(LoginRefused, match="auth failed"):
+            made.log_in(name, password, SEED)
+        assert _kept_bytes(made) < 1000
+    told = [_answer(made, long_name) for _ in range(FREE_FAILURES + 1)]
+    assert "too many failed logins" in told[-1]
+
+
+def test_a_login_that_succeeds_leaves_no_long_name_or_password_on_the_connection() -> None:
+    """A node without accounts and a certificate need no password, and canal.passwd alone accepts every name."""
+    certified = visitor(reader("shop"), certified=("shop",))
+    certified.log_in("shop", b"0" * 65_000, SEED)
+    opened = visitor()
+    opened.log_in("a" * 65_000, b"0" * 65_000, SEED)
+    anybodys = visitor(*of_properties("", scramble.secret_of("pw").hex()))
+    anybodys.log_in("a" * NAME_CHARACTERS, token("pw"), SEED)
+    with pytest.raises(LoginRefused):
+        anybodys.log_in("a" * (NAME_CHARACTERS + 1), token("pw"), SEED)
+    for made in (certified, opened, anybodys):
+        assert _kept_bytes(made) < 1000
 
 
 def test_a_guesser_waits_and_the_owner_elsewhere_does_not() -> None:
