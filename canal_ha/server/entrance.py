@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from base64 import b64decode
 from binascii import Error
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
@@ -46,7 +46,6 @@ class Entrance:
         self._clock = clock
         self._lockout = Lockout()
         self._token_lockout = Lockout()  # of all tokens of an origin, under one name
-        self._proven_tokens: OrderedDict[tuple[bytes, str], None] = OrderedDict()  # with origins; the last used is last
 
     def beside(self, account: Account) -> Entrance:
         """Return the entrance of a port that knows one more account. Waits, counts and the audit are the same."""
@@ -141,29 +140,21 @@ class Entrance:
         hashed = _hashed(token)
         if self.accounts().is_open:
             return OPERATOR if hmac.compare_digest(hashed, self.operator_token) else ANYBODY
+        account = self.accounts().of_token(hashed)  # looked up by the hash, so its time tells nothing of the token
+        if account is not None:  # nobody guesses 256 bits; the failures stay, so that the next wrong one waits
+            return account
         origin, now = origin_of(peer), self._clock.seconds()
-        account = self.accounts().of_token(hashed)
-        proven = account is not None and (hashed, origin) in self._proven_tokens  # its neighbours may guess
         wait_s = self._token_lockout.wait_s("", origin, now)
-        if wait_s and not proven:
+        if wait_s:
             self.refusals["locked_out"] += 1
             raise Busy(f"too many invalid tokens from this address: try again in {wait_s:.0f} s")
-        if account is None:
-            self._token_lockout.failed("", origin, now)
-            self.refusals["login_failed"] += 1
-            raise LoginRefused("the bearer token belongs to no account")
-        self._proven_tokens[hashed, origin] = None
-        self._proven_tokens.move_to_end((hashed, origin))
-        if len(self._proven_tokens) > _TOKENS_KEPT:
-            self._proven_tokens.popitem(last=False)
-        return account  # whose failures stay: else whoever has one token could guess at others without end
+        self._token_lockout.failed("", origin, now)
+        self.refusals["login_failed"] += 1
+        raise LoginRefused("the bearer token belongs to no account")
 
 
 def _hashed(token: str) -> bytes:
     return sha256(token.strip().encode("latin-1", "replace")).digest()
-
-
-_TOKENS_KEPT = 1024
 
 
 class Visitor:

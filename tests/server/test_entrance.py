@@ -319,6 +319,22 @@ def test_a_bearer_token_logs_in_over_http() -> None:
         visitor(*(replace(reader("scraper"), tokens=hashes),)).log_in("scraper", token("old"), SEED)
 
 
+def test_wrong_tokens_of_an_address_do_not_lock_out_a_valid_one_behind_it() -> None:
+    """None of 720 requests in an hour got an answer, while a neighbour sent wrong tokens all the time."""
+    accounts, clock = Accounts([replace(reader("scraper"), tokens=(sha256(b"mine").digest(),))]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    looked_at = 0
+    for second in range(3600):
+        clock.advance(1.0)
+        for _ in range(FREE_FAILURES):
+            with pytest.raises((LoginRefused, Busy)) as caught:
+                entrance.over_http("Bearer guess", FAR)
+            looked_at += caught.type is LoginRefused
+        if second % 5 == 0:
+            assert entrance.over_http("Bearer mine", FAR) is not None
+    assert looked_at < 100
+
+
 def test_a_valid_token_gives_no_further_guesses_at_others() -> None:
     """Whoever has one may still not guess. It logs in itself meanwhile, until it is taken back."""
     known = Account("scraper", roles=frozenset({AccountRole.READ}), tokens=(sha256(b"mine").digest(),))
