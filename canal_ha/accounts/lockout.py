@@ -6,6 +6,9 @@ counts in the same way whether an account has it or not, so that no wait tells w
 Whoever shares an origin with others can fill its table with made-up names. The count that all further names share then
 has a short wait, and a name that has logged in from there is spared. Its logins are looked at during that wait, and a
 wrong one gets the answer of a name that does not exist. A count of its own, which nobody sees, limits them.
+
+A login that succeeds ends the wait, and leaves one failure until the next one. If it forgot the count, a neighbour at
+the same address could guess FREE_FAILURES times after each login of the owner.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ KNOWN_KEPT = 4096  # names with origins; beyond that the one that logged in long
 class _Failures:
     count: int
     last_at: float
+
+    def end_wait(self) -> None:
+        """Leave one failure until the next wait."""
+        self.count = min(self.count, FREE_FAILURES - 1)
 
     def wait_s(self, now: float, longest: float = LONGEST_WAIT_S) -> float:
         if self.count < FREE_FAILURES:
@@ -91,10 +98,12 @@ class Lockout:
             self._origins.popitem(last=False)
 
     def succeeded(self, name: str, origin: str, now: float) -> None:
-        """Forget the failures with this name, not those that it shares with others. Remember the login for a day."""
+        """End the wait of this name, not the one that it shares with others. Remember the login for a day."""
         key = hash(name)
-        self._origins.get(origin, _Names()).pop(key, None)
-        self._known[key, origin] = _Known(now, _Failures(0, now))
+        known = self._known.setdefault((key, origin), _Known(now, _Failures(0, now)))
+        known.login_at = now
+        for failures in filter(None, (self._names(origin, now).get(key), known.failures)):
+            failures.end_wait()
         self._known.move_to_end((key, origin))
         if len(self._known) > KNOWN_KEPT:
             self._known.popitem(last=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from canal_ha.accounts.lockout import (
     FORGOTTEN_AFTER_S,
     FREE_FAILURES,
@@ -16,7 +18,7 @@ from canal_ha.accounts.lockout import (
 
 
 def test_the_wait_doubles_up_to_a_minute_and_ends_with_a_login() -> None:
-    """The first failures cost nothing, later ones twice as much each; others do not wait; a login forgets them."""
+    """The first failures cost nothing, later ones twice as much each; others do not wait; a login ends the wait."""
     lockout, now, waits = Lockout(), 0.0, []
     for _ in range(FREE_FAILURES + 10):
         lockout.failed("canal", "/10.0.0.9", now)
@@ -30,6 +32,28 @@ def test_the_wait_doubles_up_to_a_minute_and_ends_with_a_login() -> None:
     assert not lockout.wait_s("other", "/10.0.0.9", now)
     lockout.succeeded("canal", "/10.0.0.9", now)
     assert not lockout.wait_s("canal", "/10.0.0.9", now)
+
+
+@pytest.mark.parametrize("made_up", [0, 2 * NAMES_KEPT])
+def test_a_login_of_the_owner_gives_a_neighbour_one_guess_and_not_ten(made_up: int) -> None:
+    """Behind the same address, with an owner who logs in each second: 864,000 passwords a day were looked at."""
+    lockout, seconds, looked_at = Lockout(), 600, 0
+    lockout.succeeded("shop", "/10.0.0.9", 0.0)
+    for second in range(seconds):
+        now = float(second)
+        for number in range(made_up):
+            lockout.failed(f"made up {number}", "/10.0.0.9", now)
+        assert _looked_at(lockout, now)  # the owner
+        lockout.succeeded("shop", "/10.0.0.9", now)
+        for _ in range(2 * FREE_FAILURES):
+            if _looked_at(lockout, now):
+                looked_at += 1
+                lockout.failed("shop", "/10.0.0.9", now)
+    assert seconds <= looked_at <= seconds + FREE_FAILURES
+
+
+def _looked_at(lockout: Lockout, now: float) -> bool:
+    return not lockout.wait_s("shop", "/10.0.0.9", now) or lockout.spares("shop", "/10.0.0.9", now)
 
 
 def test_failures_are_forgotten_and_bounded() -> None:
