@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, NAME_CHARACTERS, OPERATOR, Account, Accounts
 from canal_ha.accounts.lockout import Lockout
 from canal_ha.accounts.origin import origin_of
-from canal_ha.errors import Busy, LoginRefused, NotAllowed
+from canal_ha.errors import Busy, LoginRefused, NotAllowed, RemoteProtocolError
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
@@ -55,7 +55,7 @@ class Entrance:
         return other
 
     def admit(self, name: str, peer: str, proof: Proof | None, certified: Collection[str] = ()) -> Account:
-        """Return the account of a login. Raises LoginRefused, Busy.
+        """Return the account of a login. Raises LoginRefused, Busy, and RemoteProtocolError for a malformed password.
 
         name: the user name; "" takes the first account that the certificate names.
         peer: the address, as `/ip`.
@@ -70,17 +70,21 @@ class Entrance:
             return account
         account = accounts.named(name)
         key, origin, now = account.name if account else name, origin_of(peer), self._clock.seconds()
+        malformed: RemoteProtocolError | None = None
         wait_s = self._lockout.wait_s(key, origin, now)
         if not wait_s or self._lockout.spares(key, origin, now):
-            if account is not None and _proven(account, proof):
-                self._lockout.succeeded(key, origin, now)
-                return account
+            try:
+                if account is not None and _proven(account, proof):
+                    self._lockout.succeeded(key, origin, now)
+                    return account
+            except RemoteProtocolError as error:
+                malformed = error
             self._lockout.failed(key, origin, now)
         if wait_s:  # also if the login was looked at: no answer may tell that
             self.refusals["locked_out"] += 1
             raise Busy(f"too many failed logins of user:{excerpt(name)} from this address: try again in {wait_s:.0f} s")
         self.refusals["login_failed"] += 1
-        raise LoginRefused(f"auth failed for user:{excerpt(name)}")
+        raise malformed or LoginRefused(f"auth failed for user:{excerpt(name)}")
 
     def admit_again(self, name: str, proof: Proof | None, certified: Collection[str]) -> Account | None:
         """Return the account of an earlier login as the accounts are now; None if the login is no longer valid.
@@ -90,8 +94,13 @@ class Entrance:
         accounts = self.accounts()
         if accounts.is_open:
             return ANYBODY
+        if account := _certified(accounts, name, certified):
+            return account
         account = accounts.named(name)
-        return _certified(accounts, name, certified) or (account if account and _proven(account, proof) else None)
+        try:
+            return account if account and _proven(account, proof) else None
+        except RemoteProtocolError:  # a node without accounts accepted it
+            return None
 
     def certificate_refused(self, address: str, reason: str) -> None:
         """Count and write down a client whose certificate was refused, which ended its connection."""
@@ -193,12 +202,12 @@ class Visitor:
         """See wire.server_session.Guard. The connection keeps the name and the password, so a long one is cut."""
         if len(username) > NAME_CHARACTERS or len(password) > _PASSWORD_BYTES:  # no account has such a one
             username, password = username[:_CUT_TO], b""
-        proof = (lambda secret: scramble.proves(secret, password, seed)) if password else None
+        proof = partial(scramble.proves, password=password, seed=seed) if password else None
         self.actor = replace(self.actor, account=username, certificate=self._subject())
         certified = self._certified()
         try:
             self._account = self._entrance.admit(username, self._peer, proof, certified)
-        except (LoginRefused, Busy) as error:
+        except (LoginRefused, Busy, RemoteProtocolError) as error:
             self._entrance.audit.refused("login", self.actor, str(error))
             raise
         self.actor = replace(self.actor, account=self._account.name)

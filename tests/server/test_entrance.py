@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from sys import getsizeof
 
@@ -14,9 +15,10 @@ from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, NAME_CHARACTERS, OPERATOR, Account, AccountRole, Accounts
 from canal_ha.accounts.lockout import FREE_FAILURES, LONGEST_SHARED_WAIT_S, NAMES_KEPT
 from canal_ha.accounts.parse import of_properties
-from canal_ha.errors import Busy, LoginRefused, NotAllowed
+from canal_ha.errors import Busy, LoginRefused, NotAllowed, RemoteProtocolError
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.privacy import Within
+from canal_ha.server.audit import Audit
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.wire import scramble
 
@@ -89,9 +91,8 @@ def test_a_certificate_with_an_empty_name_logs_in_to_no_account() -> None:
 def _kept_bytes(made: Visitor) -> int:
     """Return the size of the texts that a connection keeps of its login."""
     name, proof, _ = made._login
-    closed = [cell.cell_contents for cell in getattr(proof, "__closure__", None) or ()]
-    texts = [name, made.actor.account, *(each for each in closed if isinstance(each, str | bytes))]
-    return sum(map(getsizeof, texts))
+    password = proof.keywords["password"] if isinstance(proof, partial) else b""
+    return sum(map(getsizeof, (name, made.actor.account, password)))
 
 
 def test_a_stranger_with_a_long_name_or_password_leaves_none_of_it_on_the_connection() -> None:
@@ -150,9 +151,34 @@ def test_a_wait_does_not_tell_which_accounts_exist(others: int) -> None:
     assert answers("shop") == answers("nobody")
 
 
-def _answer(made: Visitor, name: str) -> str:
-    with pytest.raises((LoginRefused, Busy)) as caught:
-        made.log_in(name, token("x"), SEED)
+@pytest.mark.parametrize("password", [b"not hex", b"00"])
+def test_a_malformed_password_counts_as_a_failed_login(password: bytes) -> None:
+    """canal closes the connection then, and such a login had no wait, no figure and no line in the audit log."""
+    lines: list[bytes] = []
+    made = Accounts([reader("shop", "pw")])
+    entrance = Entrance(lambda: made, Clock(), Audit(Clock(), lines.append))
+    for _ in range(FREE_FAILURES):
+        with pytest.raises(RemoteProtocolError):
+            Visitor(entrance, FAR).log_in("shop", password, SEED)
+    with pytest.raises(Busy):
+        Visitor(entrance, FAR).log_in("shop", token("pw"), SEED)
+    assert entrance.refusals == {"login_failed": FREE_FAILURES, "locked_out": 1}
+    assert b"the password" in lines[0]
+
+
+def test_a_malformed_password_of_a_node_without_accounts_is_none_when_it_has_some() -> None:
+    """The connection needs a new login then."""
+    held = [Accounts()]
+    made = Visitor(Entrance(lambda: held[0], Clock()), FAR)
+    made.log_in("shop", b"not hex", SEED)
+    held[0] = Accounts([reader("shop", "pw")])
+    with pytest.raises(NotAllowed, match="needs a login"):
+        made.admitted("GET", ClientIdentity("example", 1001))
+
+
+def _answer(made: Visitor, name: str, password: bytes = token("x")) -> str:
+    with pytest.raises((LoginRefused, Busy, RemoteProtocolError)) as caught:
+        made.log_in(name, password, SEED)
     return str(caught.value)
 
 
