@@ -22,8 +22,8 @@ LONGEST_SHARED_WAIT_S = 2.0  # less than 50,000 guesses a day
 FORGOTTEN_AFTER_S = 600.0
 NAMES_KEPT = 64  # of an origin; its other names share one count
 ORIGINS_KEPT = 1024  # beyond that the one that failed longest ago is forgotten
-KNOWN_FOR_S = 86_400.0  # since the last login of a name from an origin
-KNOWN_KEPT = 4096  # names with origins; beyond that the one that logged in longest ago is forgotten
+KNOWN_FOR_S = 86_400.0  # since the last login of a name from an origin, or the end of a connection that logged in
+KNOWN_KEPT = 4096  # names with origins; beyond that the one that was seen longest ago is forgotten
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Failures:
 class _Known:
     """A name that has logged in from an origin, and its failures since."""
 
-    login_at: float
+    seen_at: float
     failures: _Failures
 
 
@@ -58,7 +58,7 @@ class Lockout:
 
     def __init__(self) -> None:
         self._origins: OrderedDict[str, _Names] = OrderedDict()  # those who failed last are last, in both
-        self._known: OrderedDict[tuple[int, str], _Known] = OrderedDict()  # who logged in last is last
+        self._known: OrderedDict[tuple[int, str], _Known] = OrderedDict()  # who was seen last is last
 
     def wait_s(self, name: str, origin: str, now: float) -> float:
         """Return how long the origin must wait before its next login with the name; 0.0 if it need not.
@@ -99,18 +99,23 @@ class Lockout:
 
     def succeeded(self, name: str, origin: str, now: float) -> None:
         """End the wait of this name, not the one that it shares with others. Remember the login for a day."""
-        key = hash(name)
-        known = self._known.setdefault((key, origin), _Known(now, _Failures(0, now)))
-        known.login_at = now
-        for failures in filter(None, (self._names(origin, now).get(key), known.failures)):
+        known = self.seen(name, origin, now)
+        for failures in filter(None, (self._names(origin, now).get(hash(name)), known.failures)):
             failures.end_wait()
-        self._known.move_to_end((key, origin))
+
+    def seen(self, name: str, origin: str, now: float) -> _Known:
+        """Remember for a day from now on that the name has logged in: its connection was still open."""
+        key = hash(name), origin
+        known = self._known.setdefault(key, _Known(now, _Failures(0, now)))
+        known.seen_at = now
+        self._known.move_to_end(key)
         if len(self._known) > KNOWN_KEPT:
             self._known.popitem(last=False)
         self._forget_known(now)
+        return known
 
     def _forget_known(self, now: float) -> None:
-        while self._known and now - next(iter(self._known.values())).login_at > KNOWN_FOR_S:
+        while self._known and now - next(iter(self._known.values())).seen_at > KNOWN_FOR_S:
             self._known.popitem(last=False)
 
     def _names(self, origin: str, now: float) -> _Names:

@@ -190,6 +190,7 @@ class AdminConnection(Protocol):
         self._logged_in()
         self._service.open.discard(self)
         self._service.load.closed(self._peer)
+        self._visitor.leave()
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -43,7 +43,7 @@ class Entrance:
         self.audit = audit or Audit(clock)
         self.operator_token = b""
         self.refusals: Counter[str] = Counter()
-        self._clock = clock
+        self.clock = clock
         self._lockout = Lockout()
         self._token_lockout = Lockout()  # of all tokens of an origin, under one name
 
@@ -69,7 +69,7 @@ class Entrance:
         if account is not None:
             return account
         account = accounts.named(name)
-        key, origin, now = account.name if account else name, origin_of(peer), self._clock.seconds()
+        key, origin, now = account.name if account else name, origin_of(peer), self.clock.seconds()
         malformed: RemoteProtocolError | None = None
         wait_s = self._lockout.wait_s(key, origin, now)
         if not wait_s or self._lockout.spares(key, origin, now):
@@ -101,6 +101,11 @@ class Entrance:
             return account if account and _proven(account, proof) else None
         except RemoteProtocolError:  # a node without accounts accepted it
             return None
+
+    def seen(self, account: Account, peer: str) -> None:
+        """Remember that a connection of the account was open until now; see Lockout.seen. peer: see admit."""
+        if not self.accounts().is_open:
+            self._lockout.seen(account.name, origin_of(peer), self.clock.seconds())
 
     def certificate_refused(self, address: str, reason: str) -> None:
         """Count and write down a client whose certificate was refused, which ended its connection."""
@@ -152,7 +157,7 @@ class Entrance:
         account = self.accounts().of_token(hashed)  # looked up by the hash, so its time tells nothing of the token
         if account is not None:  # nobody guesses 256 bits; the failures stay, so that the next wrong one waits
             return account
-        origin, now = origin_of(peer), self._clock.seconds()
+        origin, now = origin_of(peer), self.clock.seconds()
         wait_s = self._token_lockout.wait_s("", origin, now)
         if wait_s:
             self.refusals["locked_out"] += 1
@@ -189,6 +194,7 @@ class Visitor:
         self._account: Account | None = None
         self._login: tuple[str, Proof | None, Collection[str]] = "", None, ()  # name, proof and certificate
         self._accounts: Accounts | None = None  # those that `_account` is one of
+        self._seen_at = 0.0  # when the entrance heard last that the account is here
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
         # what was asked last, as the account asks it: a client repeats the same GET
         self._last: tuple[ClientIdentity | None, ClientIdentity, Account | None] = (None, ClientIdentity("", 0), None)
@@ -214,7 +220,13 @@ class Visitor:
         self._entrance.audit.client_did("login", self.actor)
         self._login = self._account.name or username, proof, certified
         self._accounts = self._entrance.accounts()
+        self._seen_at = self._entrance.clock.seconds()
         self._allowed.clear()
+
+    def leave(self) -> None:
+        """The connection has ended. Its next one is spared; see Lockout.spares."""
+        self._look_again()
+        self._was_seen()
 
     def admitted(self, kind: str, identity: ClientIdentity) -> ClientIdentity:
         """Return the identity with the name and the limits of the account. Raises NotAllowed.
@@ -247,13 +259,20 @@ class Visitor:
         return self._account or ANYBODY
 
     def _look_again(self) -> None:
-        """Take over accounts that have changed since the last request."""
+        """Take over accounts that have changed since the last request, and tell now and then who is here."""
         accounts = self._entrance.accounts()
         if accounts is not self._accounts:  # the file was read again
             self._accounts = accounts
             self._allowed.clear()
             if self._account is not None:
                 self._account = self._entrance.admit_again(*self._login)
+        if self._entrance.clock.seconds() - self._seen_at >= _SEEN_AGAIN_S:
+            self._was_seen()
+
+    def _was_seen(self) -> None:
+        self._seen_at = self._entrance.clock.seconds()
+        if self._account is not None:
+            self._entrance.seen(self._account, self._peer)
 
 
 def _certified(accounts: Accounts, name: str, certified: Collection[str]) -> Account | None:
@@ -268,6 +287,7 @@ def _proven(account: Account, proof: Proof | None) -> bool:
     return proof is not None and any(map(proof, account.secrets))
 
 
+_SEEN_AGAIN_S = 3600.0  # of a connection that stays open
 _KEPT = 64  # requests that a connection repeats
 _PASSWORD_BYTES = 255  # a client sends 40 hex digits; scramble.py accepts more
 _CUT_TO = 64  # characters of a name that is too long

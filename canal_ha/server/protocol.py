@@ -90,6 +90,7 @@ class CanalConnection(Protocol):
         self._connections.discard(self)
         self._shared.load.closed(self._peer)
         self._shared.counters.connections -= 1
+        self._visitor.leave()
         self._conversation.client_gone()
 
     @property

@@ -98,3 +98,15 @@ def test_a_get_that_waited_brings_no_column_that_was_taken_back() -> None:
             served.push(entries_segment(transaction(1)))
             client.get(timeout=1000)
             assert client.fetched().batch_id > 0
+
+
+def test_the_node_remembers_a_client_from_the_end_of_its_connection_on() -> None:
+    """Made-up names of its neighbours do not keep it out for a day from then on."""
+    with Served() as served:
+        served.accounts = account("*")
+        client = logged_in(served)
+        lockout = served.entrance._lockout
+        (known,) = lockout._known.values()
+        began = known.seen_at
+        client.sock.close()
+        until(lambda: known.seen_at > began)

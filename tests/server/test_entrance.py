@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, NAME_CHARACTERS, OPERATOR, Account, AccountRole, Accounts
-from canal_ha.accounts.lockout import FREE_FAILURES, LONGEST_SHARED_WAIT_S, NAMES_KEPT
+from canal_ha.accounts.lockout import FREE_FAILURES, KNOWN_FOR_S, LONGEST_SHARED_WAIT_S, NAMES_KEPT
 from canal_ha.accounts.parse import of_properties
 from canal_ha.errors import Busy, LoginRefused, NotAllowed, RemoteProtocolError
 from canal_ha.model.identity import ClientIdentity
@@ -217,6 +217,40 @@ def test_made_up_names_do_not_lock_out_the_accounts_behind_a_shared_address() ->
         Visitor(entrance, FAR).log_in("billing", token("pw"), SEED)
     clock.advance(LONGEST_SHARED_WAIT_S + 0.1)
     Visitor(entrance, FAR).log_in("billing", token("pw"), SEED)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["waits all the time", "sends requests"])
+def test_a_client_that_streamed_for_weeks_is_not_locked_out_when_it_comes_again(asks: bool) -> None:
+    """Its last login was long ago, so that made-up names of a neighbour kept it out: 0 of 300 logins succeeded."""
+    accounts, clock = Accounts([reader("shop", "pw")]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    made = Visitor(entrance, FAR)
+    made.log_in("shop", token("pw"), SEED)
+    for _ in range(30 * 24):
+        clock.advance(3600.0)
+        if asks:
+            made.admitted("GET", ClientIdentity("example", 1001))
+    if not asks:
+        made.leave()
+    _fill(entrance, clock)
+    Visitor(entrance, FAR).log_in("shop", token("pw"), SEED)
+
+
+def test_whoever_lost_the_account_or_never_had_it_is_a_stranger_when_the_connection_ends() -> None:
+    """The end of a connection gives its address nothing that its login did not give."""
+    held, clock = [Accounts([reader("shop", "old")])], Clock()
+    entrance = Entrance(lambda: held[0], clock)
+    leaked, stranger = Visitor(entrance, FAR), Visitor(entrance, FAR)
+    leaked.log_in("shop", token("old"), SEED)
+    clock.advance(KNOWN_FOR_S + 1)
+    held[0] = Accounts([reader("shop", "pw")])
+    with pytest.raises(LoginRefused):
+        stranger.log_in("nobody", token("wrong"), SEED)
+    leaked.leave()
+    stranger.leave()
+    _fill(entrance, clock)
+    with pytest.raises(Busy):
+        Visitor(entrance, FAR).log_in("shop", token("pw"), SEED)
 
 
 def test_made_up_names_do_not_lock_out_bearer_tokens() -> None:
