@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -26,6 +27,17 @@ _OPTIONS = ["CONNECTION", "UNION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", 
 _QUERIES_AND_SEQUENCES = ["EXCEPT", "INTERSECT", "NEXT", "PREVIOUS", "NEXTVAL", "LASTVAL", "SETVAL"]
 _WITH_OTHER_PLACES = frozenset(["REMOTE_SERVER", "REMOTE_DATABASE", *_OPTIONS, *_QUERIES_AND_SEQUENCES])
 
+# Their tables are elsewhere, and the options or the comment say where.
+_REMOTE_ENGINES = frozenset(["SPIDER", "FEDERATED", "CONNECT", "OQGRAPH", "SPHINX", "VP", "LAKEHOUSE"])
+# These can be names of columns too, but not before a text.
+_REMOTE_OPTIONS = frozenset(["DATA_TABLE", "HTTP", "URI", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"])
+# Spider reads lists as `table "pay", password "x"` from comments of tables and partitions. "The user's" is none.
+_REMOTE_COMMENT = re.compile(
+    r"\b(?:wrapper|srv|server|host|port|socket|user|password|database|table|table_name_list|tnl|driver|drv|dsn|filedsn"
+    r"|fds|default_file|dff|default_group|dfg|sequence|sequence_name|sqn)(?:\s+[\"']|\"|'[^']*'\s*(?:,|\Z))",
+    re.IGNORECASE,
+)
+
 
 def tells_nothing(sql: str, privacy: Privacy) -> bool:
     """Return whether the text of a DDL statement can be delivered: it names no protected column and holds no query."""
@@ -43,7 +55,7 @@ def names_only(sql: str, default_schema: str, own_schema: str, tables: TableFilt
     """Return whether a DDL statement names no table that is not accepted, in a place where it changes no table.
 
     Every `a.b` counts as a table, and so does what follows LIKE, REFERENCES and a second TABLE. Options and functions
-    that name tables or servers in other ways count as such a name. Comments and texts do not count.
+    that name tables or servers in other ways count as such a name. Other comments and texts do not count.
 
     sql: the statement.
     default_schema: of the session.
@@ -54,9 +66,23 @@ def names_only(sql: str, default_schema: str, own_schema: str, tables: TableFilt
         tokens = tokenize(sql)
     except Unreadable:
         return False
-    if any(token.word in _WITH_OTHER_PLACES for token in tokens):
+    if any(token.word in _WITH_OTHER_PLACES for token in tokens) or _is_remote(tokens):
         return False
     return all(tables.accepts(*name) for name in _named(tokens, default_schema, own_schema))
+
+
+def _is_remote(tokens: Sequence[Token]) -> bool:
+    """Return whether an engine, an option or a comment says that a table is elsewhere, perhaps with a password."""
+    for at, token in enumerate(tokens[:-1]):
+        assigned = tokens[at + 1].word == "=" and at + 2 < len(tokens)
+        value = tokens[at + 2 if assigned else at + 1]
+        if token.word == "ENGINE" and value.value.upper() in _REMOTE_ENGINES:
+            return True
+        if value.kind is TokenKind.TEXT and (
+            token.word in _REMOTE_OPTIONS or (token.word == "COMMENT" and _REMOTE_COMMENT.search(value.value))
+        ):
+            return True
+    return False
 
 
 def _named(tokens: Sequence[Token], default_schema: str, own_schema: str) -> Iterator[tuple[str, str]]:
