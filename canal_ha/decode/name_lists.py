@@ -94,16 +94,21 @@ def match_of_client(text: str) -> Match | None:
 
     Raises FilterInvalid for more than CLIENT_FILTER_BYTES, and for syntax that RE2 cannot express.
     """
+    check_size_of_client(text)
+    try:
+        return _linear(text)
+    except _Refused as refused:
+        raise FilterInvalid(f"table filter {excerpt(refused.item)!r} {_explained(refused)}") from refused
+
+
+def check_size_of_client(text: str) -> None:
+    """Raise FilterInvalid for a client's list of more than CLIENT_FILTER_BYTES."""
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > CLIENT_FILTER_BYTES:
         raise FilterInvalid(
             f"table filter of {size_bytes} bytes: a client's filter has at most {CLIENT_FILTER_BYTES} bytes;"
             " subscribe with a shorter one, or put the list into the server's canal.instance.filter.regex"
         )
-    try:
-        return _linear(text)
-    except _Refused as refused:
-        raise FilterInvalid(f"table filter {excerpt(refused.item)!r} {_explained(refused)}") from refused
 
 
 def match_of_server(text: str) -> Match | None:

@@ -24,6 +24,7 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.accounts.origin import origin_of
+from canal_ha.decode.name_lists import check_size_of_client
 from canal_ha.errors import (
     Busy,
     CanalError,
@@ -384,6 +385,7 @@ class Conversation:
             return None
         destinations = self._shared.destinations
         try:
+            check_size_of_client(request.identity.filter)  # before the connection keeps it, or waits with it
             identity = self._visitor.admitted(request.packet_type, request.identity)
             if self._read and not isinstance(request, ReadFrom):
                 self._check_read()

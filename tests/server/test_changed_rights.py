@@ -110,3 +110,16 @@ def test_the_node_remembers_a_client_from_the_end_of_its_connection_on() -> None
         began = known.seen_at
         client.sock.close()
         until(lambda: known.seen_at > began)
+
+
+def test_a_refused_subscription_leaves_no_long_filter_on_its_connection() -> None:
+    """It kept up to 16 MiB, with or without an account, while the client sent nothing more."""
+    with Served() as served:
+        served.accounts = account("*")
+        client = logged_in(served)
+        client.subscribe("x" * 1_000_000)
+        assert "table filter of 1000000 bytes" in client.refusal()[1]
+        (connection,) = served.service._open
+        kept = (connection._conversation.subscribed, *connection._visitor._last[:2])
+        assert all(each is None or len(each.filter) < 5000 for each in kept)
+        client.sock.close()
