@@ -26,6 +26,7 @@ from canal_ha.config.small_files import read_small
 from canal_ha.errors import FileUnusable
 
 LOG = logs.get(__name__)
+_SUBJECT_CHARACTERS = 256  # a line of the audit has room for the reason behind it
 CLOCKS_DIFFER = timedelta(minutes=5)  # an authority's clock may be ahead by so much
 
 
@@ -87,7 +88,7 @@ class Certificates:
         if not valid:
             host = getattr(connection.get_app_data().transport.getPeer(), "host", "unknown")
             why = _VERIFY_ERRORS.get(error, f"no authority of canal.tls.ca vouches for it (OpenSSL's error {error})")
-            self._refused(host, f"the certificate {_subject(certificate)} is refused: {why}")
+            self._refused(host, f"the certificate {_short(_subject(certificate))} is refused: {why}")
         return bool(valid)
 
 
@@ -119,9 +120,16 @@ def names_of(transport: Any) -> Collection[str]:
 
 
 def subject_of(transport: Any) -> str:
-    """Return the subject of a client's verified certificate, as RFC 4514 writes it; "" without one."""
+    """Return the subject of a client's verified certificate, as RFC 4514 writes it, or its beginning; "" without one.
+
+    Connections keep it.
+    """
     certificate = _certificate(transport)
-    return certificate.subject.rfc4514_string() if certificate else ""
+    return _short(certificate.subject.rfc4514_string()) if certificate else ""
+
+
+def _short(subject: str) -> str:
+    return subject if len(subject) <= _SUBJECT_CHARACTERS else subject[: _SUBJECT_CHARACTERS - 1] + "…"
 
 
 def _certificate(transport: Any) -> x509.Certificate | None:

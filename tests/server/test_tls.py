@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.x509.oid import NameOID
 from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
@@ -131,6 +133,30 @@ def test_a_refused_certificate_is_in_the_audit(authority: Authority, tmp_path: P
     assert "CN=shop" in line["details"]["reason"]
     assert "canal.tls.ca" in line["details"]["reason"]
     assert entrance.refusals == {"certificate": 1}
+
+
+def test_a_long_subject_leaves_the_reason_in_the_audit_and_little_on_the_connection(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger who made one of 500 characters hid why it was refused. A valid one was kept as long as it was."""
+    clients, other = Authority(tmp_path, "clients"), Authority(tmp_path, "strangers")
+    node = str(authority.sign("node"))
+    unit = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "u" * 60)
+    monkeypatch.setattr(
+        "lab.certificates._name", lambda name: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name), *[unit] * 40])
+    )
+    written: list[bytes] = []
+    entrance = Entrance(lambda: Accounts([Account("shop")]), Clock(), Audit(Clock(), written.append))
+    secured = Certificates(PortTls(node, node, str(clients.file)), entrance.certificate_refused)
+    with Served(certificates=secured, entrance=entrance) as served:
+        ca = str(authority.file)
+        with pytest.raises(ConnectionLost):
+            connector(served, ClientTls(ca, str(other.sign("shop", "forged")))).connect()
+        until(lambda: written, what="a line of the audit")
+        assert "canal.tls.ca" in json.loads(written[0])["details"]["reason"]
+        with connector(served, ClientTls(ca, str(clients.sign("shop")))):
+            (connection,) = served.service._open
+            assert 100 < len(connection._visitor.actor.certificate) < 300
 
 
 def test_a_certificate_logs_in_over_http(authority: Authority, tmp_path: Path) -> None:
