@@ -75,8 +75,8 @@ class Accounts:
         return not self._accounts
 
     def named(self, name: str) -> Account | None:
-        """Return the account of a name; None if there is none."""
-        return self._accounts.get(name) or self._accounts.get("")
+        """Return the account of a name; None if there is none, or if the name is too long for one."""
+        return None if len(name) > NAME_CHARACTERS else self._accounts.get(name) or self._accounts.get("")
 
     def plus(self, account: Account) -> Accounts:
         """Return these accounts and one more, which takes the place of one with its name."""

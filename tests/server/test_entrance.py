@@ -121,6 +121,19 @@ def test_a_login_that_succeeds_leaves_no_long_name_or_password_on_the_connection
         assert _kept_bytes(made) < 1000
 
 
+def test_a_session_of_the_page_has_no_long_user_name() -> None:
+    """It keeps the header of its login, and canal.passwd alone accepted every name."""
+    accounts = Accounts(of_properties("", scramble.secret_of("pw").hex()))
+    entrance = Entrance(lambda: accounts, Clock())
+    for length, right in ((NAME_CHARACTERS, True), (NAME_CHARACTERS + 1, False)):
+        header = "Basic " + b64encode(b"a" * length + b":pw").decode()
+        if right:
+            assert entrance.over_http(header, FAR) is not None
+        else:
+            with pytest.raises(LoginRefused):
+                entrance.over_http(header, FAR)
+
+
 def test_a_guesser_waits_and_the_owner_elsewhere_does_not() -> None:
     """After some failures even the right password waits, at this address alone."""
     accounts, clock = Accounts([reader("shop", "pw")]), Clock()
