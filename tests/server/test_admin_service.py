@@ -23,6 +23,7 @@ from canal_ha.wire.proto import admin_protocol_pb2 as pb
 from lab.admin_peer import AdminPeer
 from lab.ports import LOOPBACK
 from tests.server.harness import on_reactor, reactor
+from tests.waiting import until
 
 PASSWORD = "geheim"
 SECRET = scramble.secret_of(PASSWORD).hex()
@@ -79,6 +80,15 @@ def test_a_console_logs_in_and_asks(opened: Opened) -> None:
         peer.sock.sendall(framed * 3)
         answers = [pb.Ack.FromString(peer.packet().body).message for _ in range(3)]
         assert answers == ["2", "3", "4"]
+
+
+def test_the_node_remembers_a_console_from_the_end_of_its_connection_on(opened: Opened) -> None:
+    """Made-up names of its neighbours do not keep it out for a day from then on."""
+    with AdminPeer(opened.port) as peer:
+        assert peer.log_in("admin", PASSWORD) == (0, "")
+        (known,) = opened.service.entrance._lockout._known.values()
+        began = known.seen_at
+    until(lambda: known.seen_at > began)
 
 
 def test_a_wrong_password_opens_no_session(opened: Opened) -> None:
