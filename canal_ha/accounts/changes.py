@@ -36,5 +36,6 @@ def changes(before: Iterable[Account], after: Iterable[Account]) -> AccountChang
 
 
 def _keys(old: Account, new: Account) -> str:
-    differing = (field.name for field in fields(Account) if getattr(old, field.name) != getattr(new, field.name))
+    named = [field.name for field in fields(Account) if field.init]
+    differing = (name for name in named if getattr(old, name) != getattr(new, name))
     return ", ".join(_KEYS.get(name, name) for name in differing)

@@ -69,7 +69,7 @@ class Segment:
     part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
     chunk_end: of a snapshot's chunk, the cursor once its last entry is acknowledged, with the progress; else None.
     hashed_rows: of large row entries, by index: what fingerprints hash of their last rows, the last row first.
-    copied: of all entries, what streams keep for fingerprints, if several streams get the segment.
+    copied: of all entries, what streams keep for fingerprints, if the segment is small or several streams get it.
     """
 
     source: Source

@@ -50,6 +50,7 @@ _UNIT = re.compile(  # in the kinds of entries: from rows to the next end, witho
 )
 _PIECES_MOST = 64  # that are not hashed; each takes memory, and garbage collections visit it
 _SMALL_ENTRIES = 32  # of a small piece
+_SMALL_BYTES = 1 << 14  # of a small segment, which may have its copy as long as it is in a ring
 _FROM_FIRST = (0,)  # the starts of one run
 
 
@@ -175,6 +176,12 @@ class Copied(NamedTuple):
                 end -= self.ends[other] - (self.ends[other - 1] if other else self.before[0])
         size = self.entry_ends[at] - (self.entry_ends[at - 1] if at else self.before[1])
         return self.frames[end - size : end]
+
+
+def keep_small_copy(segment: Segment) -> None:
+    """Give a small segment its copy, before other threads get it, so that the thread that serves it makes none."""
+    if segment.copied is None and segment.ends[-1] <= _SMALL_BYTES:
+        object.__setattr__(segment, "copied", Copied.of(segment, 0, len(segment)))  # nobody else has it yet
 
 
 def _part(numbers: array[int], first: int, last: int) -> Sequence[int]:

@@ -28,6 +28,7 @@ from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.current_source import CurrentSource
+from canal_ha.source.positions.fingerprints import keep_small_copy
 from canal_ha.source.positions.lost import DUMP_FAILED, ended, superseded
 from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
@@ -629,6 +630,7 @@ class Dump:
         if fresh is None:
             return
         for new in self._current_source.new(with_hashed_rows(fresh)):
+            keep_small_copy(new)
             self._accept(new)
             self._current_source.delivered(new)
             self._resume.delivered(new)  # `accept` may refuse the next one
