@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from kazoo.client import KazooClient
 
+from lab.certificates import Authority
 from lab.ports import LOOPBACK, free_port
 from lab.process import Process, StartFailed
 
@@ -43,6 +44,17 @@ def session(hosts: str, **options: Any) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
+
+
+def tls_settings(authority: Authority) -> tuple[int, str]:
+    """Return a port, and the lines of zoo.cfg for TLS on it. The server asks for a certificate of the client."""
+    port = free_port()
+    return port, (
+        f"secureClientPort={port}\nsecureClientPortAddress={LOOPBACK}\n"
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+        f"ssl.keyStore.location={authority.sign('localhost')}\nssl.keyStore.type=PEM\n"
+        f"ssl.trustStore.location={authority.file}\nssl.trustStore.type=PEM\n"
+    )
 
 
 class ZooKeeper(Process):

@@ -17,9 +17,11 @@ old=${ZK_AUTH_OLD:-}
 for account in "$ZK_AUTH" "$old"; do
     case $account in
         *[\"[:cntrl:]]*) echo 'acl.sh: zkCli takes no account with a quotation mark or a control character' >&2; exit 2 ;;
+        *[![:ascii:]]*) echo 'acl.sh: takes no account with other than ASCII characters' >&2; exit 2 ;;
         '' | *:*) ;;
         *) echo "acl.sh: $usage" >&2; exit 2 ;;
     esac
+    case ${account%%:*} in *,*) echo 'acl.sh: zkCli takes no account with a comma in its name' >&2; exit 2 ;; esac
 done
 root=/otter/canal
 tells_who_runs="^$root/destinations/[^/]+/(running|cluster(/[^/]+)?)\$"
@@ -38,28 +40,38 @@ zk() {
     } | "$cli" -server "$servers" 2>&1 | sed 's/^\[zk: [^]]*\] //' || true
 }
 
-# user:password as getAcl shows it.
-shown() { printf "digest,%s:%s\n" "${1%%:*}" "$(printf %s "$1" | openssl dgst -sha1 -binary | openssl base64)"; }
+# user:password as the id that ZooKeeper makes of it.
+id_of() { printf "%s:%s\n" "${1%%:*}" "$(printf %s "$1" | openssl dgst -sha1 -binary | openssl base64)"; }
 
-# Set the rights; write the znodes into $work/paths.
-close() {
-    zk <<<"setAcl -R $root auth::cdrwa"$'\n'"ls -R $root" >"$work/said"
+{
+    id_of "$ZK_AUTH"
+    [ -z "$old" ] || id_of "$old"
+} | sort -u >"$work/ids"
+sed 's/^/digest,/' "$work/ids" >"$work/accounts"
+# Not auth::, which also means the certificate of zkCli.
+rights=$(sed 's/.*/digest:&:cdrwa/' "$work/ids" | paste -sd ,)
+
+# Run the commands of standard input, then write all znodes into $work/paths.
+list() {
+    { cat; echo "ls -R $root"; } | zk >"$work/said"
     grep -x "$root\(/.*\)\?" "$work/said" >"$work/paths" || {
         grep -v '^$' "$work/said" | tail -n 3 >&2
         echo "acl.sh: found no znodes at $servers below $root" >&2
         exit 1
     }
-    if [ "${ZK_WORLD_READ:-}" = true ]; then
-        awk -v open="$tells_who_runs" '$0 ~ open {print "setAcl " $0 " auth::cdrwa,world:anyone:r"}' "$work/paths" | zk >/dev/null
-    fi
+}
+
+# Set the rights. Each znode gets all of its rights at once, so that nobody loses one for a moment.
+close() {
+    list </dev/null
+    rights=$rights awk -v open="$tells_who_runs" -v world="${ZK_WORLD_READ:-}" '
+        { print "setAcl " $0 " \"" ENVIRON["rights"] (world == "true" && $0 ~ open ? ",world:anyone:r" : "") "\"" }
+    ' "$work/paths" >"$work/commands"
+    list <"$work/commands"
 }
 
 # Read the rights back; write the znodes with others than they should have into $work/wrong.
 check() {
-    {
-        shown "$ZK_AUTH"
-        [ -z "$old" ] || shown "$old"
-    } | sort -u >"$work/accounts"
     sed 's/^/getAcl -s /' "$work/paths" | zk >"$work/said"
     awk -v open="$tells_who_runs" -v world="${ZK_WORLD_READ:-}" '
         FILENAME == ARGV[1] { account[$0] = 1; accounts++; next }

@@ -28,7 +28,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE, make_acl, make_digest_acl_credential
 
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.private_keys import no_password
@@ -354,8 +354,8 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
 
 
 def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
-    """Return kazoo's options for credentials, TLS and the rights on new znodes: all for their creator, else open."""
-    options: dict[str, Any] = {"default_acl": CREATOR_ALL_ACL if access.closes else None}  # "auth": all our accounts
+    """Return kazoo's options for credentials, TLS and the rights on new znodes: all for our accounts, else open."""
+    options: dict[str, Any] = {"default_acl": _owners(access) if access.closes else None}
     if access.digests:
         options["auth_data"] = [("digest", each) for each in access.digests]
     if access.sasl:
@@ -375,7 +375,20 @@ def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
 def acl_of(path: str, access: ZooKeeperAccess) -> list[Any] | None:
     """Return the rights on a new znode if they differ from those of `client_options`: everybody may read it."""
     open_to_all = access.closes and access.world_read and tree.tells_who_runs(path)
-    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if open_to_all else None
+    return [*_owners(access), *READ_ACL_UNSAFE] if open_to_all else None
+
+
+def _owners(access: ZooKeeperAccess) -> list[ACL]:
+    """Return all rights for our accounts.
+
+    ZooKeeper takes "auth" for all ids of the session, also for the subject of its certificate. So it stands only where
+    we do not know the id that ZooKeeper makes: of SASL, and of a digest with other characters than ASCII, which a
+    server decodes in the encoding of its own system.
+    """
+    if access.sasl or not all(each.isascii() for each in access.digests):
+        return list(CREATOR_ALL_ACL)
+    ids = [make_digest_acl_credential(*each.split(":", 1)) for each in access.digests]
+    return [make_acl("digest", each, all=True) for each in ids]
 
 
 def transaction_of(client: KazooClient, operations: Sequence[Operation], access: ZooKeeperAccess) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from canal_ha.zookeeper.operations import Create, Delete, SetData
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab import zookeeper as lab_zookeeper
+from lab.certificates import Authority
+from lab.zookeeper import tls_settings
 
 pytestmark = pytest.mark.real
 
@@ -43,6 +46,33 @@ def acl(hosts: str, **environment: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[str, ZooKeeperAccess, dict[str, str]]]:
+    """Yield servers that want a certificate, the access of a node, and the environment in which zkCli reaches them."""
+    authority = Authority(tmp_path)
+    client_file = authority.sign("node")
+    port, settings = tls_settings(authority)
+    zkcli = tmp_path / "zkCli.sh"  # Debian's own lacks the parts of netty that TLS needs
+    jars = ":".join(
+        f"/usr/share/java/{each}.jar" for each in ("zookeeper", "slf4j-nop", "netty-codec", "netty-resolver")
+    )
+    zkcli.write_text(f'#!/bin/sh\nexec java -cp {jars} $CLIENT_JVMFLAGS org.apache.zookeeper.ZooKeeperMain "$@"\n')
+    zkcli.chmod(0o755)
+    flags = {
+        "zookeeper.client.secure": "true",
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.keyStore.location": str(client_file),
+        "zookeeper.ssl.trustStore.location": str(authority.file),
+    }
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CLIENT_JVMFLAGS": " ".join(f"-D{name}={value}" for name, value in flags.items()),
+    }
+    access = ZooKeeperAccess("canal:secret", ca_file=str(authority.file), cert_file=str(client_file))
+    with ZooKeeper(settings=settings):
+        yield f"127.0.0.1:{port}", access, environment
 
 
 def make(hosts: str, access: ZooKeeperAccess, client_ids: Sequence[int] = (1001,)) -> None:
@@ -108,6 +138,35 @@ def test_the_account_changes_without_a_moment_in_which_a_node_lacks_a_right(host
     assert acl(hosts, ZK_AUTH="canal:new").returncode == 0
     assert works(hosts, new, [1001, 1002, 1003])
     assert not works(hosts, old)
+
+
+def test_the_tree_belongs_to_no_certificate(secured: tuple[str, ZooKeeperAccess, dict[str, str]]) -> None:
+    """ZooKeeper takes auth:: for all ids of a session, with the subject of the certificate of zkCli."""
+    hosts, access, environment = secured
+    make(hosts, dataclasses.replace(access, digest=""))
+    done = acl(hosts, ZK_AUTH="canal:secret", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert works(hosts, access)
+    assert not works(hosts, dataclasses.replace(access, digest=""))
+
+
+def test_who_runs_a_destination_stays_readable_at_every_moment(hosts: str) -> None:
+    """canal's Java clients would end with NoAuth."""
+    make(hosts, ZooKeeperAccess())
+    members = tree.destination_members("example")
+    with lab_zookeeper.session(hosts) as stranger:
+        first = stranger.get_acls(members)[1].aversion
+        assert acl(hosts, ZK_AUTH="canal:secret", ZK_WORLD_READ="true").returncode == 0
+        with lab_zookeeper.session(hosts, auth_data=[("digest", "canal:secret")]) as owner:
+            assert owner.get_acls(members)[1].aversion == first + 1
+
+
+@pytest.mark.parametrize("account", ["canal:geheimnis-ä", "ca,nal:secret"])
+def test_an_account_that_would_lock_everybody_out_is_refused(hosts: str, account: str) -> None:
+    """A server may decode it in another encoding, or zkCli may take it apart."""
+    make(hosts, ZooKeeperAccess())
+    assert acl(hosts, ZK_AUTH=account).returncode == 2
+    assert works(hosts, ZooKeeperAccess())
 
 
 def test_a_znode_that_keeps_other_rights_fails_the_script(hosts: str) -> None:

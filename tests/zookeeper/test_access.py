@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import Permissions
 
 from canal_ha.cluster.rights import open_znodes
 from canal_ha.config.model import NOBODY, ZooKeeperAccess
@@ -18,8 +20,7 @@ from canal_ha.zookeeper.port import ended
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab.certificates import Authority
-from lab.ports import free_port
-from lab.zookeeper import session
+from lab.zookeeper import session, tls_settings
 from tests.zookeeper.stage import RealStage, on_reactor, wait_until
 
 pytestmark = pytest.mark.real
@@ -122,20 +123,20 @@ def test_a_node_connects_after_zookeeper_has_ended_its_login(tmp_path: Path) -> 
 def test_tls_with_certificates_of_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is checked against the authority and its name; it asks for a certificate of the client."""
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
-    server_file, client_file = authority.sign("localhost"), authority.sign("node")
-    secure = free_port()
-    settings = (
-        f"secureClientPort={secure}\nsecureClientPortAddress=127.0.0.1\n"
-        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
-        f"ssl.keyStore.location={server_file}\nssl.keyStore.type=PEM\n"
-        f"ssl.trustStore.location={authority.file}\nssl.trustStore.type=PEM\n"
-    )
+    client_file = authority.sign("node")
+    secure, settings = tls_settings(authority)
     good = ZooKeeperAccess(ca_file=str(authority.file), cert_file=str(client_file))
     with ZooKeeper(settings=settings):
         hosts = f"127.0.0.1:{secure}"
         with BlockingZnodes(hosts, good, read_only=False) as znodes:
             make(znodes)
             assert znodes.children(DESTINATION) == ("1001", "cluster", "running")
+        account = replace(good, digest="canal:secret", world_read=True, before="canal:former")
+        with BlockingZnodes(f"{hosts}/account", account, read_only=False) as znodes:
+            make(znodes)
+            for path in (tree.DESTINATIONS, tree.cursor("example", 1001), tree.running("example")):
+                owners = [acl.id for acl in znodes._client.get_acls(path)[0] if acl.perms == Permissions.ALL]
+                assert [each.id.partition(":")[0] for each in owners] == ["canal", "canal"], "not the certificate too"
         monkeypatch.setattr(reading, "CONNECT_MOST_S", 3.0)
         for bad in (
             ZooKeeperAccess(ca_file=str(other.file), cert_file=str(client_file)),
