@@ -306,7 +306,7 @@ class ZooKeeperUnavailable(CanalError):
 
 
 class ZnodeDenied(ZooKeeperUnavailable):
-    """ZooKeeper denies the account of this session the right to read a znode."""
+    """ZooKeeper denies the account of this session the right to read or create a znode."""
 
 
 class TransactionRefused(CanalError):

@@ -20,6 +20,7 @@ RUNBOOKS: Mapping[str, str] = {
     "node.history": "disk-full",
     "node.queue": "kafka-behind",
     "node.logs": "disk-full",
+    "node.no_rights": "zookeeper-lost",
     "node.standby": "mysql-lost",
     "node.expiring": "certificate-expired",
     "node.expiring_soon": "certificate-expired",

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from twisted.internet.defer import Deferred, gatherResults
 
+from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.destination_holders import DestinationHolders
 from canal_ha.cluster.election import Election, Owner
 from canal_ha.cluster.members import Members
@@ -48,9 +49,17 @@ class Cluster:
         log = log or structlog.get_logger("canal.cluster")
         self._log = log
         self._session = session
-        self.members = Members(self.node, session, status_address, clock=reactor, log=log)
+        self.denials = Denials(log)
+        self.members = Members(self.node, session, status_address, clock=reactor, denials=self.denials, log=log)
         self._election = Election(
-            self.node, session, self.members, owner, clock=reactor, random=random or Random(), log=log
+            self.node,
+            session,
+            self.members,
+            owner,
+            clock=reactor,
+            random=random or Random(),
+            denials=self.denials,
+            log=log,
         )
         self.holders = DestinationHolders(session)
         self.mover = Mover(self.node, session, view=self._view, settled=self._is_settled, clock=reactor, log=log)

@@ -18,12 +18,13 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from canal_ha.cluster import inputs as i
+from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import Race, RaceState
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.cluster.spread import Turns
-from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.meta.znodes import Stored
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.lease import Lease
@@ -80,6 +81,7 @@ class Election:
     owner: runs the instances.
     clock: seconds and callLater of a reactor.
     random: orders claims and delays them.
+    denials: gets what ZooKeeper denies.
     log: structlog's.
     """
 
@@ -92,6 +94,7 @@ class Election:
         *,
         clock: Any,
         random: Random,
+        denials: Denials,
         log: Any,
     ) -> None:
         self.lease = Lease()
@@ -101,6 +104,7 @@ class Election:
         self._owner = owner
         self._clock = clock
         self._random = random
+        self._denials = denials
         self._log = log
         self._candidates: dict[str, Candidate] = {}
         self._session_id = 0
@@ -232,11 +236,7 @@ class Election:
             candidate.busy = False
         if self._claiming == candidate.destination and candidate.race.state is not RaceState.CLAIMING:
             self._claiming = None
-        if (
-            candidate.leaving
-            and candidate.race.state is RaceState.IDLE
-            and self._candidates.get(candidate.destination) is candidate
-        ):
+        if candidate.leaving and candidate.race.state is RaceState.IDLE and self._takes_part(candidate):
             del self._candidates[candidate.destination]
             if self._releasing is not None and not self._candidates:
                 self._released()
@@ -270,6 +270,7 @@ class Election:
                 self._log.info("running.standby", destination=candidate.destination, running_on=address)
             case Left():
                 _cancel(candidate.timer)
+                self._denials.allowed(tree.destination(candidate.destination))
                 self._tell_left(candidate)
 
     def _tell_left(self, candidate: Candidate) -> None:
@@ -304,12 +305,18 @@ class Election:
             )
             running = await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))
             paused = await self._session.get(tree.paused(candidate.destination), self._watch(candidate, "paused"))
-        except ZooKeeperUnavailable:
+        except ZooKeeperUnavailable as error:
+            if isinstance(error, ZnodeDenied) and self._takes_part(candidate):
+                self._denials.denied(path, error)
             self._feed(candidate, i.LookFailed(ticket))
             return
+        self._denials.allowed(path)
         version, created = (None, 0) if node is None else (node.version, node.created)
         seen = i.DestinationSeen(ticket, version, RunningNode.read(running), created, paused is not None)
         self._feed(candidate, seen)
+
+    def _takes_part(self, candidate: Candidate) -> bool:
+        return self._candidates.get(candidate.destination) is candidate
 
     def _watch(self, candidate: Candidate, what: str) -> Callable[[bool], None]:
         key = (candidate.destination, what)

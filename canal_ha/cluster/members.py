@@ -16,14 +16,18 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.session import ClusterSession
-from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation
 
 STABLE_S = 0.300
 ATTEMPTS = 10
 REGISTER_AGAIN_S = 0.5  # after somebody deleted our node: lets a deleteall finish
+DENIED_AGAIN_S = 5.0  # after ZooKeeper denied us a node: somebody can correct its rights
+
+Work = Callable[[], Coroutine[Deferred[Any], Any, None]]
 
 
 class Members:
@@ -33,21 +37,31 @@ class Members:
     session: the ZooKeeper session.
     status_address: host:port of our status endpoint, stored as the data of our node.
     clock: seconds and callLater of a reactor.
+    denials: gets what ZooKeeper denies.
     log: structlog's.
     """
 
     def __init__(
-        self, node: str, session: ClusterSession, status_address: Callable[[], str], *, clock: Any, log: Any
+        self,
+        node: str,
+        session: ClusterSession,
+        status_address: Callable[[], str],
+        *,
+        clock: Any,
+        denials: Denials,
+        log: Any,
     ) -> None:
         self.names: tuple[str, ...] = ()
         self._node = node
         self._session = session
         self._status_address = status_address
         self._clock = clock
+        self._denials = denials
         self._log = log
         self._wanted: dict[str, bytes] = {}  # our nodes: path -> data
         self._unwanted: set[str] = set()  # our nodes that could not be deleted while ZooKeeper was away
         self._watches: dict[str, Callable[[bool], None]] = {}
+        self._denied: dict[str, Any] = {}  # path -> the timer that tries again
         self._changed_at: float | None = None  # None until the list has been read in this session
 
     def connected(self) -> None:
@@ -55,11 +69,12 @@ class Members:
         self._changed_at = None
         self._wanted[tree.member(self._node)] = self._status_address().encode()
         for path in self._wanted:
-            self._spawn(self._register(path))
+            self._spawn(path, partial(self._register, path))
         for path in tuple(self._unwanted):
-            self._spawn(self._delete(path))
-        self._spawn(self._session.ensure(tree.known_node(self._node)))
-        self._spawn(self._read())
+            self._spawn(path, partial(self._delete, path))
+        known = tree.known_node(self._node)
+        self._spawn(known, partial(self._session.ensure, known))
+        self._spawn(tree.CLUSTER, self._read)
 
     def register(self, destination: str, data: bytes) -> None:
         """Register this node as able to run the destination. data: of its node, for those who place destinations."""
@@ -67,7 +82,7 @@ class Members:
         self._wanted[path] = data
         self._unwanted.discard(path)
         if self._session.connected:
-            self._spawn(self._register(path))
+            self._spawn(path, partial(self._register, path))
 
     async def unregister(self, destination: str) -> None:
         """Remove this node from those able to run the destination."""
@@ -89,6 +104,7 @@ class Members:
     async def _register(self, path: str) -> None:
         """Create one of our nodes and watch it. Two simultaneous calls do no harm."""
         watch = self._watches.setdefault(path, partial(self._gone, path))
+        reason = ""
         for _ in range(ATTEMPTS):
             found = await self._session.get(path, watch)
             if path not in self._wanted or (found is not None and found.owner == self._session.id):
@@ -98,9 +114,12 @@ class Members:
                 operations.insert(0, Delete(path, found.version))
             try:
                 await self._session.transaction(operations)
-            except TransactionRefused:
+            except TransactionRefused as refused:
+                reason = str(refused)
+                if refused.reason == "no rights":
+                    raise ZnodeDenied(reason) from refused
                 await self._session.ensure(path.rpartition("/")[0])
-        self._log.warning("members.not_registered", path=path)
+        self._log.warning("members.not_registered", path=path, reason=reason)
 
     def _gone(self, path: str, deleted: bool) -> None:
         if self._session.connected and path in self._wanted:
@@ -108,10 +127,12 @@ class Members:
 
     def _again(self, path: str) -> None:
         if self._session.connected and path in self._wanted:
-            self._spawn(self._register(path))
+            self._spawn(path, partial(self._register, path))
 
     async def _remove(self, path: str) -> None:
         if self._wanted.pop(path, None) is not None:
+            self._forget_denial(path)
+            self._denials.allowed(path)
             self._unwanted.add(path)
             await self._delete(path)
 
@@ -138,13 +159,30 @@ class Members:
 
     def _fired(self, deleted: bool) -> None:
         if self._session.connected:
-            self._spawn(self._read())
+            self._spawn(tree.CLUSTER, self._read)
 
-    def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
-        Deferred.fromCoroutine(self._tried(work))
+    def _spawn(self, path: str, work: Work) -> None:
+        self._forget_denial(path)
+        Deferred.fromCoroutine(self._tried(path, work))
 
-    async def _tried(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
+    async def _tried(self, path: str, work: Work) -> None:
         try:
-            await work
+            await work()
+        except ZnodeDenied as error:
+            self._denials.denied(path, error)
+            self._forget_denial(path)
+            self._denied[path] = self._clock.callLater(DENIED_AGAIN_S, self._try_again, path, work)
         except ZooKeeperUnavailable:
             return  # the next connect repeats everything
+        else:
+            self._denials.allowed(path)
+
+    def _try_again(self, path: str, work: Work) -> None:
+        if self._session.connected:
+            self._spawn(path, work)
+
+    def _forget_denial(self, path: str) -> None:
+        """Try no second time beside the first."""
+        timer = self._denied.pop(path, None)
+        if timer is not None and timer.active():
+            timer.cancel()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class NodeAlarm:
     """A condition that lasts.
 
-    alarm: unwritten, history, standby, unloadable, unreadable, queue or logs, see canal_ha.node.lasting;
+    alarm: unwritten, history, standby, unloadable, unreadable, queue, logs or no_rights, see canal_ha.node.lasting;
         expiring or expiring_soon, see canal_ha.server.expiry.
     destination: name of the destination; "" for an alarm of the node itself.
     text: what happened, where, and what to do.

@@ -14,6 +14,7 @@ UNLOADABLE = "unloadable"  # this node cannot load the cursors
 UNREADABLE = "unreadable"  # the cursor of one client or more cannot be read
 QUEUE = "queue"  # Kafka does not get the changes
 LOGS = "logs"  # a log file cannot be written
+NO_RIGHTS = "no_rights"  # ZooKeeper denies this node what it needs to take part
 
 WAIT_MOST_S = 30.0  # of a queue; a longer wait is an alarm
 

@@ -43,7 +43,7 @@ from canal_ha.node.client_certificates import ClientCertificates
 from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.destination_files import NodeFiles
 from canal_ha.node.hosting import Hosting
-from canal_ha.node.lasting import LOGS
+from canal_ha.node.lasting import LOGS, NO_RIGHTS
 from canal_ha.node.lone_placements import LonePlacements
 from canal_ha.node.operator_token import write_token
 from canal_ha.node.pause_file import is_paused
@@ -324,6 +324,7 @@ class Node:
             *unwritten,
             *self._certificate_alarm,
             *self._about_certificates(),
+            *self._about_rights(),
             *filter(self._concerns_us, self._hosting.alarms),
         )
 
@@ -361,7 +362,7 @@ class Node:
         configured, running = self._hosting.configured, frozenset(self.embedded.destinations)
         wanted = [name for name, config in configured.items() if not config.lazy]
         if self._cluster:
-            found = readiness.unready_in_cluster(wanted, running, self._cluster.states())
+            found = readiness.unready_in_cluster(wanted, running, self._cluster.states(), self._cluster.denials.paths)
         else:
             idle = [name for name in wanted if name not in running and not is_paused(configured[name])]
             found = readiness.unready_alone(idle, running)
@@ -389,6 +390,10 @@ class Node:
         if alarm.destination not in self._hosting.configured:
             return False
         return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
+
+    def _about_rights(self) -> Sequence[NodeAlarm]:
+        denials = self._cluster.denials if self._cluster else None
+        return (NodeAlarm(NO_RIGHTS, "", denials.text, denials.since),) if denials and denials.text else ()
 
     def _about_certificates(self) -> Sequence[NodeAlarm]:
         known = list(self._client_certificates.known)

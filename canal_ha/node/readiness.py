@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from canal_ha.config.alarms import REFUSED, ConfigAlarm
 from canal_ha.model.unready import Unready
+from canal_ha.zookeeper import tree
 
 STARTING = Unready("", "the node is starting")
 STOPPING = Unready("", "the node is stopping")
@@ -24,17 +25,25 @@ def unready_alone(destinations: Iterable[str], running: Iterable[str]) -> Iterat
 
 
 def unready_in_cluster(
-    destinations: Iterable[str], running: Collection[str], states: Mapping[str, tuple[str, str]]
+    destinations: Iterable[str],
+    running: Collection[str],
+    states: Mapping[str, tuple[str, str]],
+    denied: Collection[str] = (),
 ) -> Iterator[Unready]:
     """Yield which destinations no node runs, as far as this node knows. One that an operator paused is not missing.
 
     destinations: that should run here or elsewhere.
     running: that run here.
     states: of the races for them; see Cluster.states.
+    denied: znodes that this node may not read.
     """
     for name in sorted(destinations):
         state, owner = states.get(name, ("IDLE", ""))
-        if name not in running and not owner and state != "PAUSED":
+        if name in running or owner or state == "PAUSED":
+            continue
+        if tree.destination(name) in denied:
+            yield Unready(name, f"this node may not read at ZooKeeper who runs {name}; the alarm no_rights says why")
+        else:
             yield Unready(name, f"{name} has no owner yet; this node's part in the race for it: {state.lower()}")
 
 

@@ -109,7 +109,7 @@ def test_a_start_or_a_fail_over_is_no_alarm() -> None:
 
 def test_every_alarm_has_a_runbook_that_exists() -> None:
     """A new alarm needs a line in RUNBOOKS."""
-    node = {*lasting._BEGINS.values(), lasting.LOGS, *BEFORE_S}
+    node = {*lasting._BEGINS.values(), lasting.LOGS, lasting.NO_RIGHTS, *BEFORE_S}
     files = (configuration.REFUSED, configuration.UNREADABLE, configuration.GONE, configuration.AUDIT)
     known = {f"stream.{name}" for name in MEANINGS} | {f"node.{name}" for name in node}
     known |= {f"configuration.{name}" for name in (*files, configuration.RESTART, configuration.CLOSED)}

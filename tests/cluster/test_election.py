@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError, Deferred
 
+from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.election import Election
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import HOLD_BACK_S
-from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import Fenced, TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.meta.repository import CursorMoved
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
@@ -66,7 +67,7 @@ class LateSession(SimulatedSession):
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         """See ClusterSession."""
         if self.deaf:
-            raise ZooKeeperUnavailable("no rights")
+            raise ZnodeDenied("no rights")
         return await super().get(path, watch)
 
     def hold(self) -> None:
@@ -184,10 +185,10 @@ class Node:
         self.session = LateSession(ensemble, self.process, random, timeout_s=TIMEOUT_S)
         self.owner = Owner()
         self.log = Log()
-        self.members = Members(self.name, self.session, lambda: "", clock=self.process, log=self.log)
-        self.election = Election(
-            self.name, self.session, self.members, self.owner, clock=self.process, random=random, log=self.log
-        )
+        self.denials = Denials(self.log)
+        shared: dict[str, Any] = {"clock": self.process, "denials": self.denials, "log": self.log}
+        self.members = Members(self.name, self.session, lambda: "", **shared)
+        self.election = Election(self.name, self.session, self.members, self.owner, random=random, **shared)
         self.session.listen(self._heard)
         spawn(self.session.start())
 
@@ -689,6 +690,39 @@ def test_a_look_that_fails_while_a_candidate_leaves_ends_the_leave() -> None:
     node.session.deaf = False
     node.election.add(D)
     stage.until(lambda: node.election.runs(D))
+
+
+def test_a_look_that_is_denied_is_logged_once_and_told_until_it_succeeds() -> None:
+    """The node looks again each half second, and claims when somebody has corrected the rights."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.deaf = True
+    node.election.add(D)
+    stage.run()
+    stage.run()
+    assert node.denials.paths == (tree.destination(D),)
+    assert "canal.zookeeper.auth" in node.denials.text
+    assert node.log.events.count("zookeeper.denied") == 1
+    node.session.deaf = False
+    stage.until(lambda: node.election.runs(D))
+    assert node.denials.text == ""
+
+
+def test_a_destination_that_leaves_is_denied_no_more() -> None:
+    """Nobody looks again, so nothing else would end the alarm."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.deaf = True
+    node.election.add(D)
+    stage.run()
+    assert node.denials.text
+    node.remove()
+    stage.run()
+    assert node.denials.text == ""
 
 
 # ---- the lease

@@ -7,6 +7,7 @@ import time
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.node.lasting import HISTORY, QUEUE, STANDBY, UNWRITTEN, WAIT_MOST_S, LastingAlarms, LastingWait
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
@@ -48,6 +49,36 @@ def test_a_queue_that_waits_for_long_is_an_alarm() -> None:
     assert [(each.alarm, each.text) for each in alarms.active] == [(QUEUE, "a: it waits")]
     alarms.event("a", "queue.active", "", "", 2.0)
     assert alarms.active == ()
+
+
+@pytest.mark.real
+def test_a_node_without_rights_at_zookeeper_says_so_until_it_has_them(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
+    """A typo in its password: it ran, claimed nothing, and its log was silent."""
+    hosts = f"{zookeeper.hosts}/denied{time.time_ns()}"
+    with BlockingZnodes(hosts, ZooKeeperAccess("canal:secret"), read_only=False) as znodes:
+        znodes.ensure(tree.destination_members("example"))
+        znodes.ensure(tree.NODES)
+        znodes.ensure(tree.CLUSTER)
+    properties = {"canal.zookeeper.auth": "canal:sceret"}
+    with (
+        session(hosts, auth_data=[("digest", "canal:secret")]) as operator,
+        Node({"example": follow(mariadb)}, properties=properties, zk_servers=hosts, wait_for=[]) as node,
+    ):
+        (alarm,) = until(lambda: node.status()["alarms"] or None, what="the alarm")
+        assert alarm["alarm"] == "no_rights"
+        assert "canal.zookeeper.auth" in alarm["text"]
+        until(
+            lambda: tree.member(node.address) in node.status()["alarms"][0]["text"],
+            what="the registration in the alarm",
+        )
+        assert "may not read" in str(node.status()["unready"])
+        for path in (tree.ROOT, tree.DESTINATIONS, tree.destination("example"), tree.destination_members("example")):
+            operator.set_acls(path, OPEN_ACL_UNSAFE)
+        for path in (tree.CLUSTER, tree.NODES):
+            operator.set_acls(path, OPEN_ACL_UNSAFE)
+        until(lambda: node.running() == {"example"}, what="the start")
+        until(lambda: node.status()["alarms"] == [], what="the end of the alarm")
+        assert operator.get_children(tree.destination_members("example")) == [node.address]
 
 
 @pytest.mark.real

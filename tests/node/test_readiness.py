@@ -39,6 +39,8 @@ def test_in_a_cluster_each_destination_needs_an_owner() -> None:
     }
     found = [*readiness.unready_in_cluster(["here", "there", "starts", "paused", "none"], ["here"], states)]
     assert [each.destination for each in found] == ["none", "starts"]
+    (denied,) = readiness.unready_in_cluster(["none"], [], {}, [tree.destination("none")])
+    assert "may not read" in denied.text
 
 
 def test_a_destination_with_a_refused_file_is_missing_unless_it_runs() -> None:
