@@ -83,8 +83,7 @@ def _part(key: str) -> Part | None:
 
 
 def _is_harmless(key: str) -> bool:
-    of_queue = key in queue.OLD_NAMES or key in queue.OTHER_NAMES.values() or any(queue.named([key]))
-    return bool(of_queue or has_no_effect(key))
+    return queue.of_node(key) or has_no_effect(key)
 
 
 def warnings(
@@ -115,7 +114,7 @@ def warnings(
             if instance and BY_NAME[key].place is KeyFile.NODE:
                 yield f"{setting.origin}: {key} is read from canal.properties only"
             continue
-        if instance and any(queue.named([key])):
+        if instance and queue.of_node(key):
             yield f"{setting.origin}: {key} is read from canal.properties only"
             continue
         part = _part(key)

@@ -614,14 +614,18 @@ class _ConfigFiles:
             xa_bytes=get(keys.XA_BYTES),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),
-            queue=self._queue(reader) if self.feeds_queue else None,
+            queue=self._queue(reader, destination) if self.feeds_queue else None,
         )
 
-    def _queue(self, reader: _LayeredValues) -> QueueConfig:
-        """Read where in Kafka the changes of a destination go."""
+    def _queue(self, reader: _LayeredValues, destination: str) -> QueueConfig:
+        """Read where in Kafka the changes of a destination go.
+
+        An instance file has no say in the keys of the node: it would choose who gets the node's password.
+        """
         names = dict.fromkeys([*queue.named(self._written), *queue.named(queue.OLD_NAMES.values())])
-        *strong, _, main = reader.layers.layers  # not the instance file: it would choose who gets the node's password
-        return queue.queue_of(reader, replace(reader.layers, layers=(*strong, main)).find, names)
+        name = {"canal.instance.destination": Setting(destination, str(self.main_file))}
+        layers = replace(self.node.layers, layers=(from_mapping(name), *self.node.layers.layers))
+        return queue.queue_of(reader, _LayeredValues(layers, str(self.main_file)), layers.find, names)
 
     def _local(self, reader: _LayeredValues) -> LocalFiles | None:
         directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)

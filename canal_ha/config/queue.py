@@ -77,44 +77,54 @@ def for_java_alone(key: str) -> bool:
     return any(_JAVA_ALONE.fullmatch(name) for name in named([key]))
 
 
-def queue_of(values: Values, find: Find, names: Iterable[str]) -> QueueConfig:
+def of_node(key: str) -> bool:
+    """Return whether a key is a setting of Kafka's producer, or an other name of a key of the node."""
+    return key in OLD_NAMES or key in OTHER_NAMES.values() or any(named([key]))
+
+
+def queue_of(values: Values, node: Values, find: Find, names: Iterable[str]) -> QueueConfig:
     """Return where the changes of a destination go.
 
     values: typed values of the destination.
-    find: returns the setting of a key; None if it has none.
+    node: typed values without its instance file.
+    find: returns the setting of a key of the node; None if it has none.
     names: of Kafka's producer, without a prefix, that are set.
     Raises ConfigError for what cannot work.
     """
     if missing := next((each for each in LIBRARIES if find_spec(each) is None), ""):
-        raise values.refusal(
+        raise node.refusal(
             keys.SERVER_MODE,
             f"tcp, because the library {missing} is missing: install canal-ha with the extra `pipeline`",
         )
     given = {name: setting for name in names if (setting := _setting(find, name)) is not None}
     servers = given.pop("bootstrap.servers", None)
     if servers is None:
-        raise values.refusal(keys.KAFKA_SERVERS, "host:port,... of Kafka, because of canal.serverMode = kafka")
+        raise node.refusal(
+            keys.KAFKA_SERVERS,
+            "host:port,... of Kafka, because of canal.serverMode = kafka; set it in canal.properties: an instance file"
+            " is not read for it",
+        )
     topic, rules = values.get(keys.MQ_TOPIC), values.get(keys.MQ_DYNAMIC_TOPIC)
     if not topic:
         raise values.refusal(keys.MQ_TOPIC, "the name of a topic, because of canal.serverMode = kafka")
     options = {
         "servers": servers.text,
-        "format": "canal-json" if _switch(values, find, keys.MQ_FLAT) else "canal-protobuf",
+        "format": "canal-json" if _switch(node, find, keys.MQ_FLAT) else "canal-protobuf",
         "topic": topic.replace(".", "_") if rules else topic,
-        "progressTopic": values.get(keys.MQ_PROGRESS),
-        **_partitions(values),
+        "progressTopic": node.get(keys.MQ_PROGRESS),
+        **_partitions(values, node),
         **({"dynamicTopic": rules} if rules else {}),
         **_of_producer(given),
     }
     return QueueConfig(
-        pipeline=values.get(keys.MQ_NAME),
+        pipeline=node.get(keys.MQ_NAME),
         options=options,
-        fetch_size=_batch_size(values, find),
-        fail_on_data_loss=values.get(keys.MQ_DATA_LOSS),
+        fetch_size=_batch_size(node, find),
+        fail_on_data_loss=node.get(keys.MQ_DATA_LOSS),
     )
 
 
-def _partitions(values: Values) -> dict[str, Any]:
+def _partitions(values: Values, node: Values) -> dict[str, Any]:
     """Return the options about partitions. canal's partitionsNum is 1 by default, and has no effect without a hash."""
     hashed, counts = values.get(keys.MQ_PARTITION_HASH), values.get(keys.MQ_TOPIC_PARTITIONS)
     wanted, dynamic = values.get(keys.MQ_PARTITIONS), values.get(keys.MQ_ALL_PARTITIONS)
@@ -122,7 +132,7 @@ def _partitions(values: Values) -> dict[str, Any]:
     return {
         "partitionHash": hashed,
         "partition": values.get(keys.MQ_PARTITION),
-        "databaseHash": values.get(keys.MQ_DATABASE_HASH),
+        "databaseHash": node.get(keys.MQ_DATABASE_HASH),
         **({"partitions": wanted} if fixed else {}),
         **({"topicPartitions": counts} if counts else {}),
     }
@@ -218,14 +228,14 @@ def _whole(key: str, setting: Setting, low: int, high: int) -> int:
     return int(setting.text)
 
 
-def _switch(values: Values, find: Find, key: Key[bool]) -> bool:
+def _switch(node: Values, find: Find, key: Key[bool]) -> bool:
     other = find(OTHER_NAMES[key.name])
-    return values.get(key) if other is None or values.has(key) else other.text.lower() == "true"
+    return node.get(key) if other is None or node.has(key) else other.text.lower() == "true"
 
 
-def _batch_size(values: Values, find: Find) -> int:
+def _batch_size(node: Values, find: Find) -> int:
     name = OTHER_NAMES[keys.MQ_BATCH.name]
     other = find(name)
-    if other is None or values.has(keys.MQ_BATCH):
-        return values.get(keys.MQ_BATCH)
+    if other is None or node.has(keys.MQ_BATCH):
+        return node.get(keys.MQ_BATCH)
     return _whole(name, other, 1, keys.INT32)

@@ -130,10 +130,28 @@ def test_what_cannot_work_is_refused(tmp_path: Path, setting: str, expected: str
         load(conf, [setting], {})
 
 
-def test_settings_of_the_producer_in_an_instance_file_are_told(tmp_path: Path) -> None:
-    """canal reads them from canal.properties alone, too."""
-    conf = write(tmp_path, "canal.destinations=a\n", a="kafka.linger.ms=5\n")
-    assert "kafka.linger.ms is read from canal.properties only" in load(conf, [], {}).warnings[0]
+OF_THE_NODE = {
+    "kafka.linger.ms": "77",
+    "canal.mq.servers": "evil:9092",
+    "canal.mq.lingerMs": "77",
+    "canal.mq.properties.client.id": "me",
+    "canal.mq.flatMessage": "false",
+    "canal.mq.flat.message": "false",
+    "canal.mq.canalBatchSize": "7",
+    "canal.mq.canal.batch.size": "7",
+    "canal.mq.database.hash": "false",
+    "canal.mq.pipeline.name": "other",
+}
+
+
+@pytest.mark.parametrize("key", OF_THE_NODE)
+def test_a_key_of_the_node_in_an_instance_file_has_no_effect_and_is_told(tmp_path: Path, key: str) -> None:
+    """canal reads these from canal.properties alone, too. Some were used, and others were left out in silence."""
+    conf = write(tmp_path, "canal.destinations=a\n", a=f"{key}={OF_THE_NODE[key]}\n")
+    (warning,) = load(conf, [], {}).warnings
+    assert f"{key} is read from canal.properties only" in warning
+    topic = "canal.mq.topic=rows\n"
+    assert queue(tmp_path, instance=f"{topic}{key}={OF_THE_NODE[key]}\n") == queue(tmp_path, instance=topic)
 
 
 def test_an_instance_file_does_not_choose_who_gets_the_password_of_the_producer(tmp_path: Path) -> None:
@@ -141,6 +159,16 @@ def test_an_instance_file_does_not_choose_who_gets_the_password_of_the_producer(
     topic = "canal.mq.topic=rows\n"
     sent = f"{topic}kafka.bootstrap.servers=evil:9092\nkafka.linger.ms=77\n"
     assert queue(tmp_path, instance=sent).options == queue(tmp_path, instance=topic).options
+
+
+def test_brokers_that_only_an_instance_file_names_are_missing(tmp_path: Path) -> None:
+    """The error named the valid value of the instance file, and not where it belongs."""
+    conf = write(tmp_path, "canal.destinations=a\n", a="canal.mq.topic=t\nkafka.bootstrap.servers=k:9092\n")
+    with pytest.raises(ConfigError) as caught:
+        load(conf, [KAFKA], {})
+    assert "set it in canal.properties: an instance file is not read for it" in str(caught.value)
+    assert "k:9092" not in str(caught.value)
+    assert "instance.properties" not in str(caught.value)
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
