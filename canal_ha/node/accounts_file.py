@@ -3,7 +3,8 @@
 Reactor thread; files are read in the pool.
 
 A file that cannot be used changes nothing: it is an alarm for as long as it stays so. The writer of a file may stop in
-the middle, for a moment or on a full disk: see `parse` for what such a file cannot do.
+the middle, for a moment or on a full disk: see `parse` for what such a file cannot do. A file that the system does not
+let the node read is tried again at each look.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 
 from canal_ha import logs
@@ -28,6 +27,7 @@ from canal_ha.config.model import CanalConfig
 from canal_ha.config.outside import filled, named_files
 from canal_ha.config.small_files import LARGEST_BYTES, read_small
 from canal_ha.errors import FileUnusable
+from canal_ha.node.looks import Looks
 from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
@@ -75,14 +75,13 @@ class AccountsFile:
         self._audit = audit
         self._config = config
         self._seen: dict[Path, State] = {}  # the files as they were read
+        self._unread = False  # the system did not let the node read them at the last try
         self._same_looks = 0  # since the files differ from those that were read
         self._alarm: ConfigAlarm | None = None
-        self._broken = ""  # the unforeseen error of the last look
         self.accounts = read_accounts(config, seen=self._seen)
         self._last = self._seen
         self._removed: dict[str, Account] = {}  # a file can be cut twice: an account returns with its restrictions
-        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look_safely()))
-        self._loop.clock = reactor
+        self._looks = Looks(self._look, PERIOD_S, reactor, LOG, "accounts.broken")
 
     @property
     def alarms(self) -> tuple[ConfigAlarm, ...]:
@@ -92,27 +91,15 @@ class AccountsFile:
     def start(self) -> None:
         """Begin to look for changes."""
         if self._seen:
-            self._loop.start(PERIOD_S, now=False)
+            self._looks.start(now=False)
 
     def stop(self) -> None:
         """Look no more."""
-        if self._loop.running:
-            self._loop.stop()
-
-    async def _look_safely(self) -> None:
-        """Look once. After an unforeseen error the next look goes on; the same error is logged once."""
-        broken = ""
-        try:
-            await self._look()
-        except Exception as error:
-            broken = repr(error)
-            if broken != self._broken:
-                LOG.exception("accounts.broken", error=broken)
-        self._broken = broken
+        self._looks.stop()
 
     async def _look(self) -> None:
         before, self._last = self._last, await deferToThread(_states, self._seen)
-        if self._last == self._seen or self._last != before:
+        if (self._last == self._seen and not self._unread) or self._last != before:
             self._same_looks = 0
             return
         self._same_looks += 1
@@ -121,9 +108,14 @@ class AccountsFile:
         try:
             accounts = await deferToThread(read_accounts, self._config, known, seen)
         except FileUnusable as error:
-            self._seen = self._last = seen
-            self._raise_alarm(error)
+            told = self._unread and self._alarm is not None and self._alarm.reason == error.reason
+            self._unread = _may_pass(error)
+            if not self._unread:
+                self._seen = self._last = seen
+            if not (self._unread and told):
+                self._raise_alarm(error)
             return
+        self._unread = False
         found = changes(self.accounts, accounts)
         if found.removed and self._same_looks <= LOOKS_FOR_REMOVAL:
             return
@@ -148,6 +140,11 @@ class AccountsFile:
         )
         LOG.error("accounts.refused", error=text)
         self._audit.note("configuration", REFUSED, details={"file": error.file, "error": error})
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether the system has refused to read a file: it may have no descriptor left for a moment."""
+    return error is not None and (isinstance(error, OSError) or _may_pass(error.__cause__))
 
 
 def _states(files: Iterable[Path]) -> dict[Path, State]:

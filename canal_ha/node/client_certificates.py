@@ -9,13 +9,12 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 
 from canal_ha import logs
 from canal_ha.config.model import GroupMember, InstanceConfig, ZooKeeperAccess
 from canal_ha.config.small_files import read_small
+from canal_ha.node.looks import Looks
 from canal_ha.server.expiry import KnownCertificate
 
 LOG = logs.get(__name__)
@@ -31,25 +30,16 @@ class ClientCertificates:
         """access: to ZooKeeper. instances: returns the destinations of this moment. reactor: Twisted's."""
         self._access = access
         self._instances = instances
-        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look_safely()))
-        self._loop.clock = reactor
+        self._looks = Looks(self._look, PERIOD_S, reactor, LOG, "certificates.broken")
         self.known: tuple[KnownCertificate, ...] = ()
 
     def start(self) -> None:
         """Look now, and again and again: a new file counts from the next connection on."""
-        self._loop.start(PERIOD_S)
+        self._looks.start(now=True)
 
     def stop(self) -> None:
         """Look no more."""
-        if self._loop.running:
-            self._loop.stop()
-
-    async def _look_safely(self) -> None:
-        """Look once. After an unforeseen error the next look goes on."""
-        try:
-            await self._look()
-        except Exception as error:
-            LOG.exception("certificates.broken", error=repr(error))
+        self._looks.stop()
 
     async def _look(self) -> None:
         uses = certificate_uses(self._access, self._instances())

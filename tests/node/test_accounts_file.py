@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -122,6 +123,12 @@ def test_two_cuts_widen_no_account(watched: Watched) -> None:
     until(lambda: watched.account("shop"), what="the account")
 
 
+def os_written(path: Path, text: str) -> None:
+    """Write without pathlib, which a test breaks."""
+    with open(path, "w") as file:
+        file.write(text)
+
+
 def _has_login(watched: Watched, name: str) -> bool:
     account = watched.account(name)
     return account is not None and bool(account.secrets or account.tokens)
@@ -184,6 +191,44 @@ def test_a_file_that_a_placeholder_names_is_read_again_by_itself(watched: Watche
     results = [json.loads(line)["result"] for line in watched.written]
     assert results == ["refused", "refused", "ok", "ok", "refused"]
     assert _secret(watched, "boss") == "c" * 40
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("where", ["canal_ha.node.accounts_file.read_small", "pathlib.Path.open"])
+def test_a_file_that_the_system_cannot_read_for_a_moment_is_read_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, where: str, code: int
+) -> None:
+    """A password that was taken back stayed valid until somebody touched the file."""
+    failed: list[object] = []
+    secret = watched.path.parent / "secret"
+    secret.write_text(NEXT)
+
+    def fails(*_: object, **__: object) -> None:
+        failed.append(code)
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, fails)
+        os_written(watched.path, BOSS.replace(HASH, "${file:secret}") + SHOP)
+        assert os.strerror(code) in watched.alarm()
+        until(lambda: len(failed) > 4, what="further looks")
+    until(lambda: not watched.file.alarms, what="the end of the alarm")
+    assert _secret(watched, "boss") == NEXT
+    assert sum(b'"refused"' in each for each in watched.written) == 1
+
+
+def test_an_alarm_about_a_file_that_looks_unreadable_for_a_moment_ends(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is then as it was before."""
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.stat", _unreadable)
+        assert os.strerror(errno.EIO) in watched.alarm()
+    until(lambda: not watched.file.alarms, what="the end of the alarm")
+
+
+def _unreadable(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_an_unforeseen_error_does_not_end_the_looks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
