@@ -23,9 +23,11 @@ from canal_ha.decode.privacy import Privacy
 # Statements with these words can contain values of rows: queries, partitions by value, bodies of programs.
 _WITH_VALUES = frozenset(["SELECT", "VALUES", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"])
 
-_OPTIONS = ["CONNECTION", "UNION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", "OPTION_LIST", "REMOTE_TABLE"]
-_QUERIES_AND_SEQUENCES = ["EXCEPT", "INTERSECT", "NEXT", "PREVIOUS", "NEXTVAL", "LASTVAL", "SETVAL"]
-_WITH_OTHER_PLACES = frozenset(["REMOTE_SERVER", "REMOTE_DATABASE", *_OPTIONS, *_QUERIES_AND_SEQUENCES])
+# Words behind which a table can stand in another way than as `a.b`. The last two kinds are names of columns too.
+_RESERVED = frozenset(["UNION", "EXCEPT", "INTERSECT"])
+_REMOTE = ["REMOTE_SERVER", "REMOTE_DATABASE", "REMOTE_TABLE"]
+_OPTIONS = frozenset(["CONNECTION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", "OPTION_LIST", *_REMOTE])
+_SEQUENCES = frozenset(["NEXTVAL", "LASTVAL", "SETVAL", "CURRVAL"])
 
 # Their tables are elsewhere, and the options or the comment say where.
 _REMOTE_ENGINES = frozenset(["SPIDER", "FEDERATED", "CONNECT", "OQGRAPH", "SPHINX", "VP", "LAKEHOUSE"])
@@ -66,7 +68,7 @@ def names_only(sql: str, default_schema: str, own_schema: str, tables: TableFilt
         tokens = tokenize(sql)
     except Unreadable:
         return False
-    if any(token.word in _WITH_OTHER_PLACES for token in tokens) or _is_remote(tokens):
+    if _has_other_places(tokens) or _is_remote(tokens):
         return False
     return all(tables.accepts(*name) for name in _named(tokens, default_schema, own_schema))
 
@@ -82,6 +84,23 @@ def _is_remote(tokens: Sequence[Token]) -> bool:
             token.word in _REMOTE_OPTIONS or (token.word == "COMMENT" and _REMOTE_COMMENT.search(value.value))
         ):
             return True
+    return False
+
+
+def _has_other_places(tokens: Sequence[Token]) -> bool:
+    """Return whether an option, a query or a sequence may name a table; see names_only."""
+    before = ""
+    for token, after in pairwise([*tokens, Token(TokenKind.SIGN, ";", ";", ";")]):
+        if token.word in _RESERVED:
+            return True
+        if token.word in ("NEXT", "PREVIOUS") and after.word == "VALUE":
+            return True
+        if token.word in _SEQUENCES and (after.word == "(" or before == "."):  # seq.NEXTVAL is Oracle's
+            return True
+        option = token.kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT) and token.value.upper() in _OPTIONS
+        if option and (after.kind in (TokenKind.TEXT, TokenKind.VALUE) or after.word in ("=", ":", ":=")):
+            return True
+        before = token.word
     return False
 
 
