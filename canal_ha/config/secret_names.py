@@ -9,8 +9,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _PROTECTS = re.compile(
-    r"canal\.((admin\.)?user|accounts\.file|tls\..*|zookeeper\.tls(\..*)?"
-    r"|instance\.(privacy\..*|.*\.sslMode|.*\.ssl\.ca|filter\.(black\.)?field))",
+    r"canal\.(ip|metrics\.pull\.bind|(admin\.)?user|accounts\.file|tls\..*|zookeeper\.tls(\..*)?"
+    r"|instance\.(privacy\..*|.*\.sslMode|.*\.ssl\.ca|.*\.trustCertificateKeyStoreUrl|filter\.(black\.)?field))",
     re.IGNORECASE,
 )
 _OF_CANAL = re.compile(r"(canal|kafka|rocketmq|rabbitmq|pulsarmq)\..*", re.IGNORECASE)
@@ -22,7 +22,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def protects(name: str) -> bool:
-    """Return whether less is protected if the value is blank: that of a secret, a login, a certificate or a rule."""
+    """Return whether less is protected if the value is blank.
+
+    These are secrets, logins, certificates, rules, and addresses to listen on.
+    """
     return is_secret_name(name) or _PROTECTS.fullmatch(name) is not None
 
 

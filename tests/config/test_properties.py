@@ -153,19 +153,24 @@ def test_an_empty_variable_of_a_filter_is_no_filter(tmp_path: Path, text: str) -
             from_mapping(
                 {
                     key: Setting(value, file)
-                    for key, value in {"canal.instance.filter.black.regex": text, "canal.ip": f"x{text}"}.items()
+                    for key, value in {
+                        "canal.instance.filter.black.regex": text,
+                        "canal.register.ip": f"x{text}",
+                    }.items()
                 }
             ),
         ),
         {"EMPTY": ""},
     )
-    assert [found(stack, key) for key in ("canal.instance.filter.black.regex", "canal.ip")] == ["", "x"]
+    assert [found(stack, key) for key in ("canal.instance.filter.black.regex", "canal.register.ip")] == ["", "x"]
 
 
 @pytest.mark.parametrize("key", [
     "canal.user", "canal.admin.user", "canal.accounts.file", "canal.tls.cert", "canal.tls.ca", "canal.zookeeper.tls",
     "canal.zookeeper.tls.ca", "canal.instance.privacy.key", "canal.instance.privacy.drop",
     "canal.instance.master.sslMode", "canal.instance.tsdb.sslMode", "kafka.sasl.jaas.config",
+    "canal.ip", "canal.metrics.pull.bind", "canal.instance.master.trustCertificateKeyStoreUrl",
+    "canal.instance.standby1.trustCertificateKeyStoreUrl",
 ])  # fmt: skip
 def test_an_empty_variable_of_what_protects_is_an_error(key: str) -> None:
     """Blank, each of them means less protection. It also counts behind another key."""
