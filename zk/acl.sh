@@ -37,7 +37,7 @@ zk() {
         printf 'addauth digest "%s"\n' ${old:+"$old"} "$ZK_AUTH"
         cat
         echo quit
-    } | "$cli" -server "$servers" 2>&1 | sed 's/^\[zk: [^]]*\] //' || true
+    } | "$cli" -waitforconnection -server "$servers" 2>&1 | sed 's/^\[zk: [^]]*\] //' || true
 }
 
 # user:password as the id that ZooKeeper makes of it.
