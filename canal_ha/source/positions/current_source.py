@@ -19,7 +19,7 @@ from canal_ha.source.positions.relocate import PositionedDecoder, Relocation, re
 from canal_ha.source.positions.scan import Scanner
 
 KEPT = 1024  # transactions by which a running stream finds its place again; a cursor has fewer
-PIECES_IN_ALL = 1 << 15  # of transactions that are not hashed, some KB each; the first streams of a process hash none
+PIECES_IN_ALL = 1 << 15  # of transactions that are not hashed, some KB each; the first streams hash no small ones
 PIECES_LEAST = 256  # of one stream
 
 _streams: WeakSet[CurrentSource] = WeakSet()

@@ -49,7 +49,9 @@ _UNIT = re.compile(  # in the kinds of entries: from rows to the next end, witho
     b"%c[^%c%c]*%c|%c" % (EntryKind.ROWS, EntryKind.BEGIN, EntryKind.END, EntryKind.END, EntryKind.DDL)
 )
 _PIECES_MOST = 64  # that are not hashed; each takes memory, and garbage collections visit it
+_SMALL_PIECES = 32  # if there are more, they are small, and the oldest ones are hashed before too few are left
 _SMALL_ENTRIES = 32  # of a small piece
+_COUNTED_ENTRIES = 256  # the last ones of a piece, whose ends of transactions are counted
 _SMALL_BYTES = 1 << 14  # of a small segment, which may have its copy as long as it is in a ring
 _FROM_FIRST = (0,)  # the starts of one run
 
@@ -95,6 +97,7 @@ class Copied(NamedTuple):
     """Some consecutive entries of a segment, counted from 0. Those from `kept` on are copied, without `hashed_rows`.
 
     A small piece has few objects that a garbage collection visits: it forgets tuples of numbers once it has seen them.
+    ended: how many transactions with rows and DDL statements end here, at least.
     frames: of the copied entries. The ends of theirs and of their entries are counted from `before` of both, in bytes.
     """
 
@@ -104,6 +107,7 @@ class Copied(NamedTuple):
     kinds: bytes
     row_counts: Sequence[int]
     timestamps: Sequence[int]
+    ended: int
     kept: int
     frames: bytes
     ends: Sequence[int]
@@ -142,6 +146,7 @@ class Copied(NamedTuple):
             kinds,
             _part(segment.row_counts, first, last),
             _part(segment.timestamps, first, last),
+            len(_UNIT.findall(kinds, max(0, last - first - _COUNTED_ENTRIES))),
             kept - first,
             frames,
             _part(ends, kept, last),
@@ -307,8 +312,6 @@ class Recent:
         """
         self._kept = kept
         self._pieces_most = pieces_most
-        self._surplus = 0  # of the oldest pieces: to be dropped, or hashed
-        self._hashes = False
         # as bytes, which no garbage collection visits
         self._fingerprints: deque[bytes] = deque(map(_raw, from_text(start)), maxlen=kept)
         self._last_of = last_from_text(origins)
@@ -316,6 +319,7 @@ class Recent:
         self._pieces: deque[Copied] = deque()
         self._entries = 0
         self._bytes = 0
+        self._ended = 0  # units in them, at least
 
     def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
         """Add the entries that were delivered next."""
@@ -329,39 +333,39 @@ class Recent:
         return Copied.of(segment, first, last)
 
     def add_copy(self, piece: Copied) -> None:
-        """Add the entries that were delivered next, as copied."""
-        if self._surplus or len(self._pieces) == self._pieces_most:
-            self._keep_fewer()
-        self._pieces.append(piece)
+        """Add the entries that were delivered next, as copied.
+
+        It usually drops or hashes at most one piece, because its caller waits, and others wait for the interpreter.
+        """
+        pieces = self._pieces
+        pieces.append(piece)
         self._entries += len(piece.kinds)
         self._bytes += len(piece.frames)
-        while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
-            if not any(map(_ends_unit, islice(reversed(self._pieces), len(self._pieces) - 1))):
+        self._ended += piece.ended
+        if len(pieces) > self._pieces_most:
+            self._keep_fewer()
+        while len(pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
+            if len(pieces) > _SMALL_PIECES:
+                self._keep_fewer()
+            elif any(map(_ends_unit, islice(reversed(pieces), len(pieces) - 1))):
+                self._drop()
+            else:
                 self._hash()  # what comes before a transaction that is larger than all that is kept
                 return
-            self._drop()
 
     def _keep_fewer(self) -> None:
-        """Drop the pieces before the last `kept` transactions, or hash the oldest ones if few would go.
-
-        One call does little, because the caller that adds a piece waits, and others wait for the interpreter.
-        """
-        if not self._surplus:
-            needed = len(self._newest()) if self._entries > self._kept else len(self._pieces)
-            self._hashes = needed > self._pieces_most // 2
-            self._surplus = self._pieces_most // 16 if self._hashes else len(self._pieces) - needed
-        if self._hashes:
+        """Drop the oldest piece, or hash its transactions if fewer than `kept` would end in the others."""
+        if self._ended - self._pieces[0].ended > self._kept:
+            self._drop()
+        else:
             for unit in self._units.feed(self._pop()):
                 self._remember(unit)
-        else:
-            for _ in range(min(self._surplus, 2)):
-                self._drop()
 
     def _pop(self) -> Copied:
         piece = self._pieces.popleft()
         self._entries -= len(piece.kinds)
         self._bytes -= len(piece.frames)
-        self._surplus = max(self._surplus - 1, 0)
+        self._ended -= piece.ended
         return piece
 
     def _drop(self) -> None:
@@ -397,7 +401,7 @@ class Recent:
                     past = units.popleft()
                     older[past.origin] = past
         self._pieces.clear()
-        self._entries = self._bytes = self._surplus = 0
+        self._entries = self._bytes = self._ended = 0
         for origin in older.keys() - {unit.origin for unit in units}:
             self._learn(older[origin])
         for unit in units:
