@@ -106,7 +106,12 @@ class Members:
         watch = self._watches.setdefault(path, partial(self._gone, path))
         reason = ""
         for _ in range(ATTEMPTS):
-            found = await self._session.get(path, watch)
+            try:
+                found = await self._session.get(path, watch)
+            except ZnodeDenied:
+                if path not in self._wanted:
+                    return  # given up meanwhile
+                raise
             if path not in self._wanted or (found is not None and found.owner == self._session.id):
                 return
             operations: list[Operation] = [Create(path, self._wanted[path], ephemeral=True)]
@@ -116,7 +121,7 @@ class Members:
                 await self._session.transaction(operations)
             except TransactionRefused as refused:
                 reason = str(refused)
-                if refused.reason == "no rights":
+                if refused.reason == "no rights" and path in self._wanted:
                     raise ZnodeDenied(reason) from refused
                 await self._session.ensure(path.rpartition("/")[0])
         self._log.warning("members.not_registered", path=path, reason=reason)

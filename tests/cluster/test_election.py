@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.election import Election
 from canal_ha.cluster.inputs import StopReason
-from canal_ha.cluster.members import Members
+from canal_ha.cluster.members import DENIED_AGAIN_S, Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import HOLD_BACK_S
 from canal_ha.errors import Fenced, TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
@@ -44,6 +44,7 @@ class LateSession(SimulatedSession):
         self.sent: list[Sequence[Operation]] = []
         self.before_claim: Callable[[], object] | None = None  # called once, before a claim is sent
         self.deaf = False  # reads fail, as if the account had no rights
+        self.reads: list[Deferred[None]] | None = None  # what holds back their answers
         self._late: list[Deferred[None]] | None = None
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
@@ -67,6 +68,10 @@ class LateSession(SimulatedSession):
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         """See ClusterSession."""
         if self.deaf:
+            if self.reads is not None:
+                held = Deferred[None]()
+                self.reads.append(held)
+                await held
             raise ZnodeDenied("no rights")
         return await super().get(path, watch)
 
@@ -722,6 +727,24 @@ def test_a_destination_that_leaves_is_denied_no_more() -> None:
     assert node.denials.text
     node.remove()
     stage.run()
+    assert node.denials.text == ""
+
+
+def test_a_denial_that_comes_after_the_destination_left_makes_no_alarm() -> None:
+    """Nobody would ask again for a destination that this node does not have, so nothing would end the alarm."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.deaf, node.session.reads = True, []
+    node.members.register(D, b"")
+    stage.run()
+    assert node.session.reads
+    Deferred.fromCoroutine(node.members.unregister(D))
+    for _ in range(3):
+        while node.session.reads:
+            node.session.reads.pop().callback(None)
+        stage.run(DENIED_AGAIN_S + SOON_S)
     assert node.denials.text == ""
 
 
