@@ -29,13 +29,16 @@ _REMOTE = ["REMOTE_SERVER", "REMOTE_DATABASE", "REMOTE_TABLE"]
 _OPTIONS = frozenset(["CONNECTION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", "OPTION_LIST", *_REMOTE])
 _SEQUENCES = frozenset(["NEXTVAL", "LASTVAL", "SETVAL", "CURRVAL"])
 
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT)  # of options
+_ASSIGNS = ("=", ":", ":=")
+
 # Their tables are elsewhere, and the options or the comment say where.
 _REMOTE_ENGINES = frozenset(["SPIDER", "FEDERATED", "CONNECT", "OQGRAPH", "SPHINX", "VP", "LAKEHOUSE"])
 # These can be names of columns too, but not before a text.
 _REMOTE_OPTIONS = frozenset(["DATA_TABLE", "HTTP", "URI", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"])
 # Spider reads lists as `table "pay", password "x"` from comments of tables and partitions. "The user's" is none.
 _REMOTE_COMMENT = re.compile(
-    r"\b(?:wrapper|srv|server|host|port|socket|user|password|database|table|table_name_list|tnl|driver|drv|dsn|filedsn"
+    r"\b(?:wrapper|srv|server|host|port|socket|user|password|database|table|tbl|table_name_list|tnl|driver|drv|dsn|filedsn"
     r"|fds|default_file|dff|default_group|dfg|sequence|sequence_name|sqn)(?:\s+[\"']|\"|'[^']*'\s*(?:,|\Z))",
     re.IGNORECASE,
 )
@@ -75,14 +78,16 @@ def names_only(sql: str, default_schema: str, own_schema: str, tables: TableFilt
 
 def _is_remote(tokens: Sequence[Token]) -> bool:
     """Return whether an engine, an option or a comment says that a table is elsewhere, perhaps with a password."""
-    for at, token in enumerate(tokens[:-1]):
-        assigned = tokens[at + 1].word == "=" and at + 2 < len(tokens)
-        value = tokens[at + 2 if assigned else at + 1]
-        if token.word == "ENGINE" and value.value.upper() in _REMOTE_ENGINES:
+    for at, token in enumerate(tokens):
+        name, behind = token.value.upper(), tokens[at + 1 : at + 4]
+        value = next((each for each in behind if each.word not in _ASSIGNS), None)
+        if value is None or token.kind not in _NAMES:
+            continue
+        if name == "ENGINE" and value.value.upper() in _REMOTE_ENGINES:
             return True
-        if value.kind is TokenKind.TEXT and (
-            token.word in _REMOTE_OPTIONS or (token.word == "COMMENT" and _REMOTE_COMMENT.search(value.value))
-        ):
+        if name in _REMOTE_OPTIONS and (value.kind is TokenKind.TEXT or value is not behind[0]):
+            return True
+        if name == "COMMENT" and value.kind is TokenKind.TEXT and _REMOTE_COMMENT.search(value.value):
             return True
     return False
 
@@ -97,8 +102,8 @@ def _has_other_places(tokens: Sequence[Token]) -> bool:
             return True
         if token.word in _SEQUENCES and (after.word == "(" or before == "."):  # seq.NEXTVAL is Oracle's
             return True
-        option = token.kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT) and token.value.upper() in _OPTIONS
-        if option and (after.kind in (TokenKind.TEXT, TokenKind.VALUE) or after.word in ("=", ":", ":=")):
+        option = token.kind in _NAMES and token.value.upper() in _OPTIONS
+        if option and (after.kind in (TokenKind.TEXT, TokenKind.VALUE) or after.word in _ASSIGNS):
             return True
         before = token.word
     return False
