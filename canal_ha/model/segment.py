@@ -69,7 +69,8 @@ class Segment:
     part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
     chunk_end: of a snapshot's chunk, the cursor once its last entry is acknowledged, with the progress; else None.
     hashed_rows: of large row entries, by index: what fingerprints hash of their last rows, the last row first.
-    copied: of all entries, what streams keep for fingerprints, if the segment is small or several streams get it.
+    copied: of all entries, what streams keep for fingerprints, if the segment is small or several streams get it. A
+        segment that is made of this one has none.
     """
 
     source: Source
@@ -93,7 +94,7 @@ class Segment:
     others: tuple[LogPosition, ...] = ()
     chunk_end: LogPosition | None = None
     hashed_rows: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
-    copied: Any = field(default=None, compare=False, repr=False)
+    copied: Any = field(default=None, init=False, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -171,7 +172,6 @@ class Segment:
             chunk_end=self.chunk_end if last == len(self) else None,
             buffers=None,
             hashed_rows={at - first: rows for at, rows in self.hashed_rows.items() if first <= at < last},
-            copied=None,
         )
 
     def select(self, kept: Sequence[int]) -> Segment:
@@ -199,7 +199,6 @@ class Segment:
             chunk_end=self.chunk_end if kept[-1] == len(self) - 1 else None,
             buffers=None,
             hashed_rows={new: self.hashed_rows[old] for new, old in enumerate(kept) if old in self.hashed_rows},
-            copied=None,
         )
 
     def behind(self, last: LogPosition) -> Segment | None:

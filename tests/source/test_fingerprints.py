@@ -27,6 +27,7 @@ from canal_ha.source.positions.fingerprints import (
     Recent,
     Units,
     from_text,
+    keep_small_copy,
     last_from_text,
     to_text,
 )
@@ -316,6 +317,18 @@ def test_the_first_streams_of_a_process_hash_nothing(begins: bool, monkeypatch: 
     for each in transactions:
         others[-1].delivered(each)
     assert many - PIECES_LEAST <= len(hashed) <= many
+
+
+def test_a_segment_that_is_made_of_another_one_has_no_copy_of_it() -> None:
+    """The copy tells from which server the rows came, and whether it keeps the order of its source."""
+    first = Server(1).transactions(ONE, TWO)
+    keep_small_copy(first)
+    kept = first.copied
+    keep_small_copy(first)
+    assert Recent.copy(first, 0, len(first)) is kept is first.copied
+    other = replace(first, source=Source("replica", 3306, "", 78, keeps_order=False))
+    assert Recent.copy(other, 0, len(other)).source == other.source
+    assert first.slice(1, len(first)).copied is first.select(range(len(first))).copied is None
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:

@@ -52,7 +52,7 @@ _PIECES_MOST = 64  # that are not hashed; each takes memory, and garbage collect
 _SMALL_PIECES = 32  # if there are more, they are small, and the oldest ones are hashed before too few are left
 _SMALL_ENTRIES = 32  # of a small piece
 _COUNTED_ENTRIES = 256  # the last ones of a piece, whose ends of transactions are counted
-_SMALL_BYTES = 1 << 14  # of a small segment, which may have its copy as long as it is in a ring
+_SMALL_BYTES = 1 << 14  # of a small segment
 _FROM_FIRST = (0,)  # the starts of one run
 
 
@@ -183,10 +183,15 @@ class Copied(NamedTuple):
         return self.frames[end - size : end]
 
 
+def keep_copy(segment: Segment) -> None:
+    """Give a segment its copy, before other threads get it, so that they make none."""
+    object.__setattr__(segment, "copied", Copied.of(segment, 0, len(segment)))
+
+
 def keep_small_copy(segment: Segment) -> None:
-    """Give a small segment its copy, before other threads get it, so that the thread that serves it makes none."""
+    """Do the same for a segment that is small, and so may have its copy as long as it is in a ring."""
     if segment.copied is None and segment.ends[-1] <= _SMALL_BYTES:
-        object.__setattr__(segment, "copied", Copied.of(segment, 0, len(segment)))  # nobody else has it yet
+        keep_copy(segment)
 
 
 def _part(numbers: array[int], first: int, last: int) -> Sequence[int]:

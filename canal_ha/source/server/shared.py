@@ -31,7 +31,7 @@ from typing import Any, Protocol
 from canal_ha.decode.outputs import Output, Passed, Rotated
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
-from canal_ha.source.positions.fingerprints import Copied
+from canal_ha.source.positions.fingerprints import keep_copy
 
 KEPT_OUTPUTS = 2000  # for streams that join
 KEPT_BYTES = 1 << 20
@@ -187,7 +187,8 @@ class SharedDump:
         self._await_room()
         # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of
         # its rows: hundreds of copies take memory, and garbage collections visit them all.
-        shared = replace(segment, buffers=None, copied=Copied.of(segment, 0, len(segment)))
+        shared = replace(segment, buffers=None)
+        keep_copy(shared)
         self._pass_on(shared, "", segment.ends[-1])
 
     def passed(self, output: Output, gtid: str) -> None:
