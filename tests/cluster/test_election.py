@@ -254,6 +254,13 @@ class Stage:
         self.until(lambda: self.node.election.runs(D))
         return self.node
 
+    def denied(self) -> Node:
+        """Return the node, connected, to which ZooKeeper denies all reads from now on."""
+        self.until(lambda: self.node.session.connected)
+        self.run()
+        self.node.session.deaf = True
+        return self.node
+
     def held_by(self, destination: str = D) -> int:
         """Return the id of the session that holds `running`; 0 if no session does."""
         node = self.ensemble.tree.get(tree.running(destination))
@@ -700,10 +707,7 @@ def test_a_look_that_fails_while_a_candidate_leaves_ends_the_leave() -> None:
 def test_a_look_that_is_denied_is_logged_once_and_told_until_it_succeeds() -> None:
     """The node looks again each half second, and claims when somebody has corrected the rights."""
     stage = Stage()
-    node = stage.node
-    stage.until(lambda: node.session.connected)
-    stage.run()
-    node.session.deaf = True
+    node = stage.denied()
     node.election.add(D)
     stage.run()
     stage.run()
@@ -718,10 +722,7 @@ def test_a_look_that_is_denied_is_logged_once_and_told_until_it_succeeds() -> No
 def test_a_destination_that_leaves_is_denied_no_more() -> None:
     """Nobody looks again, so nothing else would end the alarm."""
     stage = Stage()
-    node = stage.node
-    stage.until(lambda: node.session.connected)
-    stage.run()
-    node.session.deaf = True
+    node = stage.denied()
     node.election.add(D)
     stage.run()
     assert node.denials.text
@@ -733,10 +734,8 @@ def test_a_destination_that_leaves_is_denied_no_more() -> None:
 def test_a_denial_that_comes_after_the_destination_left_makes_no_alarm() -> None:
     """Nobody would ask again for a destination that this node does not have, so nothing would end the alarm."""
     stage = Stage()
-    node = stage.node
-    stage.until(lambda: node.session.connected)
-    stage.run()
-    node.session.deaf, node.session.reads = True, []
+    node = stage.denied()
+    node.session.reads = []
     node.members.register(D, b"")
     stage.run()
     assert node.session.reads

@@ -81,6 +81,19 @@ def trail_of(*segments: Segment, start: str = "") -> tuple[Fingerprint, ...]:
     return recent.fingerprints()
 
 
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the entries whose rows are hashed from now on."""
+    found: list[bytes] = []
+
+    def counted(entry: bytes) -> tuple[bytes, ...]:
+        found.append(entry)
+        return rows_of(entry)
+
+    monkeypatch.setattr(fingerprints, "rows_of", counted)
+    return found
+
+
 ONE, TWO, THREE = [["1"]], [["2"]], [["3"]]
 
 
@@ -238,15 +251,8 @@ def without_begins(whole: Segment) -> Segment:
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_a_fast_stream_hashes_only_the_last_transactions(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_stream_hashes_only_the_last_transactions(begins: bool, hashed: list[bytes]) -> None:
     """Pieces before those that are kept are dropped, and not hashed first."""
-    hashed: list[bytes] = []
-
-    def counted(entry: bytes) -> tuple[bytes, ...]:
-        hashed.append(entry)
-        return rows_of(entry)
-
-    monkeypatch.setattr(fingerprints, "rows_of", counted)
     server, recent = Server(1), Recent()
     for number in range(1000):
         whole = server.transactions([[str(number)]])
@@ -298,15 +304,8 @@ def test_a_stream_finds_its_place_by_as_many_transactions_however_large_they_are
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_the_first_streams_of_a_process_hash_nothing(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_streams_of_a_process_hash_nothing(begins: bool, hashed: list[bytes]) -> None:
     """A hash delays the thread that serves the row. Hundreds of streams would need too much memory without."""
-    hashed: list[bytes] = []
-
-    def counted(entry: bytes) -> tuple[bytes, ...]:
-        hashed.append(entry)
-        return rows_of(entry)
-
-    monkeypatch.setattr(fingerprints, "rows_of", counted)
     server, many = Server(1), 4000
     transactions = [server.transactions([[str(number)]]) for number in range(many)]
     transactions = transactions if begins else list(map(without_begins, transactions))
