@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 seconds: Callable[[], float] = time.monotonic
-"""Return seconds since some moment. A request asks for it some twenty times, so no Python function stands between."""
+"""Return seconds since some moment. It is no Python function, because one request calls it some twenty times."""
 
 if sys.platform == "linux":
     seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # time.monotonic stands still during a suspension

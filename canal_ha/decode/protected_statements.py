@@ -23,8 +23,9 @@ from canal_ha.decode.privacy import Privacy
 # Statements with these words can contain values of rows: queries, partitions by value, bodies of programs.
 _WITH_VALUES = frozenset(["SELECT", "VALUES", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"])
 
-# Words behind which a table can stand in another way than as `a.b`. The last two kinds are names of columns too.
+# Words behind which a table can stand in another way than as `a.b`.
 _RESERVED = frozenset(["UNION", "EXCEPT", "INTERSECT"])
+# Columns can have these names too. See _has_other_places for what tells them apart.
 _REMOTE = ["REMOTE_SERVER", "REMOTE_DATABASE", "REMOTE_TABLE"]
 _OPTIONS = frozenset(["CONNECTION", "TABNAME", "DBNAME", "TABLE_LIST", "SRCDEF", "OPTION_LIST", *_REMOTE])
 _SEQUENCES = frozenset(["NEXTVAL", "LASTVAL", "SETVAL", "CURRVAL"])

@@ -183,9 +183,12 @@ class Copied(NamedTuple):
         return self.frames[end - size : end]
 
 
-def keep_copy(segment: Segment) -> None:
-    """Give a segment its copy, before other threads get it, so that they make none."""
-    object.__setattr__(segment, "copied", Copied.of(segment, 0, len(segment)))
+def keep_copy(segment: Segment, made: Copied | None = None) -> None:
+    """Give a segment its copy, before other threads get it, so that they make none.
+
+    made: the copy of a segment with the same source and entries; None makes one.
+    """
+    object.__setattr__(segment, "copied", made or Copied.of(segment, 0, len(segment)))
 
 
 def keep_small_copy(segment: Segment) -> None:

@@ -508,8 +508,7 @@ class Dump:
         packets: list[bytes] = []
         decoder = self._decoder
         for output in outputs:
-            if self._large_event:
-                self._leave_if_decoded(decoder)
+            self._leave_if_decoded(decoder)
             match output:
                 case Segment():
                     self._deliver(output)

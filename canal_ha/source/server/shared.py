@@ -188,7 +188,7 @@ class SharedDump:
         # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of
         # its rows: hundreds of copies take memory, and garbage collections visit them all.
         shared = replace(segment, buffers=None)
-        keep_copy(shared)
+        keep_copy(shared, segment.copied)
         self._pass_on(shared, "", segment.ends[-1])
 
     def passed(self, output: Output, gtid: str) -> None:
