@@ -14,6 +14,7 @@ from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.kernel import cells, gtid, kinds, stream
 from canal_ha.decode.outputs import (
+    MayBlock,
     Output,
     Passed,
     RawPacket,
@@ -60,6 +61,11 @@ _NEVER_HELD = frozenset(
         _INCIDENT,
     }
 )
+# event types left to the Decoder that need neither much time nor the source
+_QUICK = frozenset(
+    {kinds.HEARTBEAT, kinds.HEARTBEAT_V2, kinds.ROWS_QUERY, kinds.TAGGED_GTID, kinds.INTVAR, kinds.RAND, kinds.USER_VAR}
+)
+_MAY_BLOCK = MayBlock()
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's -> the uncompressed type
 
 
@@ -140,6 +146,7 @@ class Decoder:
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
+        self.announces = False  # whether MayBlock comes before all that may block
 
     def _gtids(self, gtid_set: str | None) -> gtid.Gtids | None:
         return gtid.Gtids(gtid_set) if self._options.gtid_on and gtid_set is not None else None
@@ -209,6 +216,11 @@ class Decoder:
         """How many large events have begun."""
         return self._stream.landings
 
+    @property
+    def whole(self) -> bool:
+        """Whether the bytes so far end with a whole event."""
+        return not self._stream.pending and not self._stream.landing_size
+
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode bytes of a binlog file, with or without its magic number. One Decoder takes packets or file bytes."""
         self.received_bytes += len(data)
@@ -249,7 +261,10 @@ class Decoder:
                     break
                 if code == kinds.SEGMENT:
                     yield self._taken()
-                elif code == kinds.SAID:
+                    continue
+                if self.announces and (code == kinds.SAID or work.holding or work.event_kind not in _QUICK):
+                    yield _MAY_BLOCK
+                if code == kinds.SAID:
                     yield from self._segment()
                     yield from self._passed()
                     yield _said(work.event_src[work.event_at : work.event_stop])
@@ -427,7 +442,6 @@ class Decoder:
         self._outside()
         if journal == self._journal and position > work.position and not work.open:
             work.position = position
-        yield from self._raw()
         yield from self._segment()
         yield SourceHeartbeat(journal, position)
 

@@ -55,4 +55,9 @@ class Passed:
     timestamp_ms: int
 
 
-Output = Segment | Rotated | SourceFormat | SourceHeartbeat | SourceSaid | RawPacket | Passed
+@dataclass(frozen=True, slots=True)
+class MayBlock:
+    """What the decoder does before the next output may take long, or ask the source. See Decoder.announces."""
+
+
+Output = Segment | Rotated | SourceFormat | SourceHeartbeat | SourceSaid | RawPacket | Passed | MayBlock

@@ -96,7 +96,7 @@ class FeedRequest:
     await_room: called before a large event is received; blocks and raises like `accept`.
     await_taken: waits until a GET waits, or at most so many bytes of segments wait for one; raises like `accept`.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
-    room: if `accept` waits for nothing but this room, the stream may share a dump with others; None: it may not.
+    room: what `accept` waits for; None: it may wait for other things too, so it needs a thread of its own.
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the most that the client's account may read.
     snapshot_ended: called with the state of the client's snapshot when it ends by an error.

@@ -44,7 +44,7 @@ from canal_ha.instance.round_queue import RoundQueue
 from canal_ha.instance.shown_tables import shown_definition, shown_tables
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
-from canal_ha.instance.stream import Reactor, Stream, StreamState
+from canal_ha.instance.stream import FromFeed, Reactor, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
@@ -103,6 +103,7 @@ class Instance:
         log: InstanceListener,
         flush_period_ms: int,
         batch_ids: BatchIds,
+        from_feed: FromFeed | None = None,
     ) -> None:
         """Wire the destination together; `start` begins to serve it.
 
@@ -115,6 +116,7 @@ class Instance:
         log: hears what happens.
         flush_period_ms: how often acknowledged cursors are written; 0 writes them with each ACK.
         batch_ids: the node's, because ids go on from one instance of the destination to the next.
+        from_feed: see Stream; None: the reactor's callFromThread.
         """
         self.config = config
         self.meta = Meta(config.destination, open_backend(self), turn=DeferredLock())
@@ -125,6 +127,7 @@ class Instance:
         self._log = log
         self._flush_period_s = flush_period_ms / 1000
         self._batch_ids = batch_ids
+        self._from_feed = from_feed
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
@@ -515,6 +518,7 @@ class Instance:
             batch_ids=self._batch_ids.reads,
             pace=self._paces.of(f"reads of {holder}"),
             soon=self._wakes.soon,
+            from_feed=self._from_feed or self._reactor.callFromThread,
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,
@@ -702,6 +706,7 @@ class Instance:
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 pace=self._paces.of(client_id),
                 soon=self._wakes.soon,
+                from_feed=self._from_feed or self._reactor.callFromThread,
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL

@@ -86,6 +86,7 @@ class _Waiting:
 
 
 Accept = Callable[[Segment], None]
+FromFeed = Callable[..., None]
 
 
 class Stream:
@@ -104,6 +105,7 @@ class Stream:
         batch_ids: Numbers,
         pace: FeedPace,
         soon: Callable[[Callable[[], None]], None],
+        from_feed: FromFeed,
         filter_text: str = "",
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
@@ -122,6 +124,7 @@ class Stream:
         batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
         pace: at which feeds may begin.
         soon: see RoundQueue.
+        from_feed: calls on the reactor's thread, in order, from the thread on which the feed works.
         filter_text: the filter of the subscription.
         position_lost: looks for another cursor and calls `rewind` or `not_found`. The stream calls it when the journal
             of the cursor is gone and the client has acknowledged everything that was decoded.
@@ -159,6 +162,7 @@ class Stream:
         self._asked_at = reactor.seconds()
         self._pace = pace
         self._soon = soon
+        self._from_feed = from_feed
         self._beginning: Timer | None = None  # of a feed that has to wait
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
@@ -422,7 +426,7 @@ class Stream:
         self._read_again_through = self._last_of_gone_rings
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor)
-        wakeup = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring))
+        wakeup = Wakeup(lambda: self._from_feed(self._data_arrived, ring))
         ring = Ring(
             buffer_size=self._config.buffer_size,
             mem_unit=self._config.buffer_mem_unit,
@@ -438,17 +442,17 @@ class Stream:
                 filter=self._filter,
                 start=self.with_trail(cursor),
                 accept=_behind(self._delivered, self._cut(sink.accept)),
-                connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
-                failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
-                moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
+                connected=lambda version: self._from_feed(self._connected, ring, version),
+                failed=lambda error, retry: self._from_feed(self._failed, ring, error, retry),
+                moved=lambda move: self._from_feed(self._moved, ring, move),
                 behind=self._delivered,
                 await_room=ring.await_room,
                 await_taken=ring.await_taken,
                 busy=wakeup.busy,
-                room=None if self._read or not self._config.stream_shared else ring,
+                room=None if self._read else ring,
                 exact=self._exact,
                 within=self.within,
-                snapshot_ended=lambda state: self._reactor.callFromThread(self._snapshot_ended, ring, state),
+                snapshot_ended=lambda state: self._from_feed(self._snapshot_ended, ring, state),
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed

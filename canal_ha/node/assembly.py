@@ -28,6 +28,7 @@ from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import FilesOrigin
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
+from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.history.stores import HistoryClaim
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class Assembly:
         self._reactor = reactor
         self._log = log
         self._batch_ids = batch_ids
+        self._reads = ReactorReads(reactor)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
 
@@ -102,7 +104,7 @@ class Assembly:
 
         return Instance(
             config,
-            origin_of(config, tell, history),
+            origin_of(config, tell, history, self._reads),
             open_backend,
             claim,
             self._reactor,
@@ -110,16 +112,18 @@ class Assembly:
             log=self._log,
             flush_period_ms=flush_period_ms,
             batch_ids=self._batch_ids,
+            from_feed=self._reads.call,
         )
 
 
-def origin_of(config: InstanceConfig, tell: Tell, claim: HistoryClaim | None) -> Origin:
+def origin_of(config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, reads: ReactorReads) -> Origin:
     """Return where the rows of a destination come from: files, several servers, or one server with its standby.
 
     config: of the destination.
     tell: hears what happens to it.
     claim: fences the writes of its table history; None without ZooKeeper.
+    reads: the reactor's reads of dumps.
     """
     if config.local:
         return FilesOrigin(config, config.local)
-    return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim)
+    return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim, reads)

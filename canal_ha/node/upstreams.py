@@ -32,6 +32,7 @@ from canal_ha.node.origin import ToDecode, decoding, kept_parts, report
 from canal_ha.node.snapshot_feed import SnapshotFeed
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
+from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
@@ -110,6 +111,7 @@ class Upstreams:
     config: of the destination.
     tell: reports events.
     claim: of this node to the destination; None without ZooKeeper.
+    reads: the reactor's reads; None: dumps read on threads of their own alone.
 
     Calls may come from any thread, and block; `facts` does not.
     """
@@ -119,10 +121,12 @@ class Upstreams:
         config: InstanceConfig,
         tell: Tell,
         claim: HistoryClaim | None = None,
+        reads: ReactorReads | None = None,
     ) -> None:
         self._config = config
         self._tell = tell
         self._claim = claim
+        self._reads = reads
         self._role = Role.MASTER
         self._keep: KeepServers | None = None  # None before `begin`
         self._now = Generation(config, tell, claim)
@@ -359,7 +363,8 @@ class Upstreams:
             busy=request.busy,
             report=lambda event: _report(request, event),
             may_move=not request.read,
-            sharing=Sharing(self._shared, kind, request.room) if request.room else None,
+            room=request.room,
+            sharing=Sharing(self._shared, kind) if request.room and self._config.stream_shared else None,
         )
         with self._dumps_lock:
             self._dumps.add(dump)
@@ -392,7 +397,7 @@ class Upstreams:
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 
-        dump = Dump(config, route, **options)
+        dump = Dump(config, route, reads=self._reads, **options)
         return dump
 
     def _met(self, now: Generation, server: str) -> bool:

@@ -365,7 +365,7 @@ def test_heartbeats() -> None:
     body = b"\x01" + bytes([len(name)]) + name + b"\x02" + bytes([len(large)]) + large + b"\0"
     outputs = feed(Dump().format().add(41, body, artificial=True))
     assert SourceHeartbeat(JOURNAL, 5 << 32) in outputs
-    assert [type(output) for output in outputs].count(RawPacket) == 2
+    assert [type(output) for output in outputs].count(RawPacket) == 1  # mysql-replication needs no heartbeats
     nowhere = b"\x02\x09\xfe" + b"\xff" * 8 + b"\0"
     with pytest.raises(MalformedEvent, match="a heartbeat at 18446744073709551615"):
         feed(Dump().format().add(41, nowhere, artificial=True))

@@ -139,6 +139,7 @@ class Bench:
             batch_ids=Numbers(),
             pace=FeedPace(self.reactor.seconds),
             soon=lambda wake: wake(),
+            from_feed=self.reactor.callFromThread,
             remember=Remembering,
         )
 

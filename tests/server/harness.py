@@ -6,8 +6,6 @@ Twisted's reactor runs in its own thread; a test uses the port.
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -39,6 +37,7 @@ from canal_ha.server.entrance import Entrance
 from canal_ha.server.service import CanalService
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from tests.instance.origin import PlainOrigin
+from tests.running_reactor import running_reactor
 from tests.segments import Item, segment
 
 T = TypeVar("T")
@@ -50,10 +49,7 @@ reactor: Any = global_reactor
 
 def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 20.0) -> T:
     """Run a coroutine on the reactor, which is started if necessary, and return the result."""
-    if not reactor.running:
-        threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
-        while not reactor.running:
-            time.sleep(0.001)
+    running_reactor()
 
     def begun() -> Deferred[T]:
         return Deferred.fromCoroutine(work()).addTimeout(timeout_s, reactor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig, TlsConfig
 from canal_ha.decode.decoder import Decoder
@@ -18,9 +18,11 @@ from canal_ha.model.segment import Segment, Source
 from canal_ha.model.table import Column, TableSchema
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.large_events import OF_PROCESS, LargeEvents
+from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted, Upstream
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import SqlServer
+from tests.running_reactor import running_reactor
 from tests.waiting import until
 
 
@@ -39,6 +41,22 @@ class ColumnsOfMetadata:
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         """Do nothing, because each table map names its columns."""
         return True
+
+
+class GateRoom:
+    """Room for a segment as long as a gate is open."""
+
+    over_budget = False
+    drained = True
+
+    def __init__(self, gate: threading.Event) -> None:
+        self.patient = True
+        self._gate = gate
+
+    @property
+    def full(self) -> bool:
+        """See Room."""
+        return not self._gate.is_set()
 
 
 class Reading:
@@ -81,9 +99,11 @@ class Reading:
             report=self.events.append,
             large=large,
             await_room=await_room,
+            room=GateRoom(self.gate),
+            reads=ReactorReads(running_reactor()),
         )
 
-    def __enter__(self) -> Reading:
+    def __enter__(self) -> Self:
         self.dump.start()
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import time
 import weakref
@@ -35,6 +36,7 @@ class Decoder:
 
     gtid_set = ""
     awaited = large_events = 0
+    whole = True
 
 
 class Thread:
@@ -73,6 +75,16 @@ class Shared:
         """Decode outputs, as one chunk."""
         self._dump._decode(iter(outputs), 10)
 
+    def at_once(self, *outputs: Output) -> list[Output]:
+        """Decode outputs as the reactor does, without waiting. Return those that are left to the thread."""
+        own, peer = socket.socketpair()
+        own.setblocking(False)
+        self.shared.patient = False
+        with own, peer:
+            left = list(self._dump._take_at_once(iter(outputs), self._dump._decoder, own) or ())  # type: ignore[arg-type]
+        self.shared.patient = True
+        return left
+
 
 def dump_at(start: LogPosition, accept: Callable[[Segment], object], **more: Any) -> Dump:
     """Return a dump that has a decoder."""
@@ -85,8 +97,10 @@ def stream_at(
     offset: int, accept: Callable[[Segment], object], room: Room, client_id: int = 1, *, consumed: bool = False
 ) -> Dump:
     """Return the dump of a stream that may share one."""
-    sharing = Sharing(SharedDumps(lambda kind, start, shared: Thread()), "kind", room)
-    return dump_at(at(offset, consumed=consumed), accept, replica=replica("example", client_id), sharing=sharing)
+    sharing = Sharing(SharedDumps(lambda kind, start, shared: Thread()), "kind")
+    return dump_at(
+        at(offset, consumed=consumed), accept, replica=replica("example", client_id), room=room, sharing=sharing
+    )
 
 
 def at(offset: int, *, consumed: bool = False) -> LogPosition:
@@ -158,6 +172,48 @@ def test_a_ring_that_fills_in_the_wrong_moment_blocks_no_other_stream() -> None:
     assert not slow.full
     shared.feed(pieces[2])
     assert (got, slow.put_seq, shared.shared.followers) == ([0, 1, 2, 3, 4, 5, 6], 4, 1)
+
+
+def test_the_reactor_never_waits_for_a_follower_of_a_shared_dump() -> None:
+    """What a full ring has no room for is left to the thread of the shared dump, in its order."""
+    shared = Shared(at(0))
+    shared.feed(Rotated(JOURNAL, 0))
+    full = ring(2)
+    full.patient = False
+    got: list[int] = []
+    for stream in (stream_at(0, full.put, full), stream_at(0, lambda new: got.extend(new.offsets), Roomy(), 2)):
+        assert shared.shared.join(stream)
+    outputs: list[Output] = [transaction(0), Passed(JOURNAL, 100, 1), transaction(100), Passed(JOURNAL, 200, 1)]
+    rest = shared.at_once(*outputs)
+    assert got == [0, 50]
+    assert rest == outputs[2:]
+    full.get(1000)
+    full.ack(segment([Item(0), Item(50, EntryKind.END)]).position(1), 1)
+    assert shared.at_once(*rest) == []
+    assert got == [0, 50, 100, 150]
+    assert shared.shared.followers == 2
+
+
+def test_the_reactor_never_waits_for_a_stream_that_joins() -> None:
+    """A stream that joins takes what the shared dump has kept, which may take long."""
+    shared = Shared(at(0))
+    shared.feed(Rotated(JOURNAL, 0))
+    joining, over = threading.Event(), threading.Event()
+
+    def take(new: Segment) -> None:
+        joining.set()
+        over.wait(10)
+
+    shared.feed(transaction(0), Passed(JOURNAL, 100, 1))
+    thread = threading.Thread(target=lambda: shared.shared.join(stream_at(0, take, Roomy())))
+    thread.start()
+    assert joining.wait(10)
+    try:
+        assert len(shared.at_once(transaction(100))) == 1
+    finally:
+        over.set()
+        thread.join(10)
+    assert shared.at_once(transaction(100)) == []
 
 
 def test_a_transaction_larger_than_all_rings_separates_no_streams() -> None:

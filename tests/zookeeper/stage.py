@@ -24,6 +24,7 @@ from canal_ha.zookeeper.race_events import SessionEvent
 from lab.simulation.session import SimulatedSession
 from lab.simulation.time import Process, World
 from lab.simulation.zookeeper import Ensemble
+from tests.running_reactor import running_reactor
 
 T = TypeVar("T")
 reactor: Any = global_reactor
@@ -32,9 +33,7 @@ _chroots = itertools.count(1)
 
 def start_reactor() -> None:
     """Run the reactor in a thread of its own, once per process."""
-    if not reactor.running:
-        threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
-        wait_until(lambda: bool(reactor.running), 5.0)
+    running_reactor()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from socket import socket
 from typing import Any
 
 from pymysql.protocol import MysqlPacket
@@ -33,11 +34,16 @@ class Eater:
     eat: takes bytes, as a view of a whole bytes object.
     room: returns memory for the next bytes, or None if `eat` takes them.
     received: takes the first bytes in that memory, by their number.
+    lends: whether another thread may receive, and eat, the next bytes.
+    lend: lets it do so, with the socket and the seconds that the source may be silent, and returns when this thread is
+    to go on; None: the source was silent.
     """
 
     eat: Callable[[memoryview], Iterable[bytes]]
     room: Callable[[], memoryview | None] = lambda: None
     received: Callable[[int], Iterable[bytes]] = lambda count: ()
+    lends: Callable[[], bool] = lambda: False
+    lend: Callable[[socket, float], Iterable[bytes] | None] = lambda sock, silent_s: ()
 
 
 class ReceiveSize:
@@ -99,12 +105,25 @@ class DumpConnection(Interruptible):
     def _received(self) -> Iterable[bytes]:
         room = self._eater.room()
         if room is None:
+            if self._eater.lends():
+                return self._lent()
             data: bytes = self._receive(lambda: self._sock.recv(self._size.next))
             self._size.received(len(data))
             return self._eater.eat(memoryview(data))
         with room:
             count: int = self._receive(lambda: self._sock.recv_into(room))
         return self._eater.received(count)
+
+    def _lent(self) -> Iterable[bytes]:
+        """Lend the socket, whose time-out the next receive sets again."""
+        silent_s = self._read_timeout
+        assert silent_s
+        self._sock.settimeout(0)
+        self._current_timeout = 0.0
+        packets = self._eater.lend(self._sock, silent_s)
+        if packets is None:
+            raise self._silent()
+        return packets
 
     def _receive(self, receive: Callable[[], Any]) -> Any:
         """Receive at least one byte. PyMySQL's buffered `_rfile` is empty, because a waiting server sends nothing."""
@@ -114,11 +133,14 @@ class DumpConnection(Interruptible):
                 self._current_timeout = self._read_timeout
             received = receive()
         except TimeoutError as error:
-            raise SourceUnavailable(
-                f"{self.host}:{self.port}: nothing arrived for {self._read_timeout:g} s, not even a heartbeat"
-            ) from error
+            raise self._silent() from error
         except OSError as error:
             raise SourceUnavailable(f"{self.host}:{self.port}: connection lost while dumping: {error}") from error
         if not received:
             raise SourceUnavailable(f"{self.host}:{self.port}: the server closed the connection while dumping")
         return received
+
+    def _silent(self) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"{self.host}:{self.port}: nothing arrived for {self._read_timeout:g} s, not even a heartbeat"
+        )

@@ -11,11 +11,22 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from random import Random
+from socket import MSG_PEEK, socket
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.decode.outputs import (
+    MayBlock,
+    Output,
+    Passed,
+    RawPacket,
+    Rotated,
+    SourceFormat,
+    SourceHeartbeat,
+    SourceSaid,
+)
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -24,6 +35,7 @@ from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
@@ -37,6 +49,7 @@ from canal_ha.source.positions.scan import Scanner
 from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
+QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
@@ -71,7 +84,12 @@ DumpEvent = DumpStarted | DumpFailed | SourceMoved
 
 
 class DumpDecoder(Protocol):
-    """The decoder of a dump: takes bytes, yields outputs in order. The caller consumes the whole iterator."""
+    """The decoder of a dump: takes bytes, yields outputs in order. The caller consumes the whole iterator.
+
+    announces: see Decoder.
+    """
+
+    announces: bool
 
     def feed(self, data: memoryview, /) -> Iterator[Output]: ...
 
@@ -88,6 +106,10 @@ class DumpDecoder(Protocol):
     @property
     def large_events(self) -> int:
         """How many large events have begun."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the bytes so far end with a whole event."""
 
     @property
     def gtid_set(self) -> str:
@@ -164,12 +186,10 @@ class Sharing:
 
     dumps: the shared dumps of the destination.
     kind: see SharedDumps.offer.
-    room: in the stream's ring.
     """
 
     dumps: SharedDumps
     kind: Hashable
-    room: Room
 
 
 class Dump:
@@ -197,13 +217,16 @@ class Dump:
         busy: Callable[[bool], None] = lambda busy: None,
         large: LargeEvents = OF_PROCESS,
         may_move: bool = True,
+        room: Room | None = None,
         sharing: Sharing | None = None,
         lead: SharedDump | None = None,
+        reads: ReactorReads | None = None,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own
-        thread, and `accept` on the thread of a shared dump while it follows one.
+        """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread, and
+        all but `route` on the reactor's thread too. It calls `accept` on the thread of a shared dump while it follows
+        one.
 
         config: the destination's.
         route: says what to read; asked before each connection, because the server may change.
@@ -215,8 +238,10 @@ class Dump:
         busy: called with True before the dump decodes a small chunk, and with False after that.
         large: bounds how many large events are received at once.
         may_move: whether to go on in another server's binlog; False ends the dump there.
-        sharing: with whom the stream may share a dump; None: it always has its own.
+        room: in the stream's ring; None: `accept` may wait for other things too.
+        sharing: with whom the stream may share a dump; None: it always has its own. It needs `room`.
         lead: the shared dump that this one is; it hears of every output but segments, which `accept` takes.
+        reads: reads the socket while little comes, if there is `room` or `lead`; None: the dump's thread always does.
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
         """
@@ -233,8 +258,12 @@ class Dump:
         self._replica = replica
         self._route = route
         self._may_move = may_move
+        self._ring_room = room
         self._sharing = sharing
         self._lead = lead
+        self._reads = reads
+        self._quiet = 0  # small chunks in a row that held nothing that may block
+        self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._alone_until = 0.0
         self._current_source = CurrentSource(start)
         self._accept = accept
@@ -386,6 +415,7 @@ class Dump:
         begin = self._resume.begin()
         self._current_source.arrived(server)
         self._decoder = upstream.make_decoder(source, begin)
+        self._decoder.announces = self._reads is not None
         self._connected = DumpStarted(server.version, server.uuid, server.server_id)
         request = DumpRequest(
             server_id=server_id,
@@ -395,7 +425,7 @@ class Dump:
             offset=begin.offset,
         )
         try:
-            eater = Eater(self._eat, self._room, self._received)
+            eater = Eater(self._eat, self._room, self._received, self._lends, self._lend)
             run(request, session, self._config, self._source, eater, self.opened)
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
@@ -464,7 +494,8 @@ class Dump:
         for connection in connections:
             if connection.open:
                 connection.close()
-        self._decoder = self._connected = self._session = None
+        self._decoder = self._connected = self._session = self._rest = None
+        self._quiet = 0
         self._leave()
 
     def _eat(self, data: memoryview) -> list[bytes]:
@@ -503,15 +534,17 @@ class Dump:
         if self._session:  # it is not needed while dumping, and a server counts each connection
             self._session.close()
             self._session = None
-        self.heard_at = self._clock()
-        self.received_bytes += count
+        self._heard(count)
         packets: list[bytes] = []
         decoder = self._decoder
+        self._quiet = self._quiet + 1 if count < SMALL_BYTES else 0
         for output in outputs:
             self._leave_if_decoded(decoder)
             match output:
                 case Segment():
                     self._deliver(output)
+                case MayBlock():
+                    self._quiet = 0
                 case RawPacket():
                     packets.append(output.payload)
                 case SourceFormat():
@@ -528,6 +561,10 @@ class Dump:
         if self._sharing and count < SMALL_BYTES and self._ready_at >= self._alone_until:
             self._share(self._sharing)
         return packets
+
+    def _heard(self, count: int) -> None:
+        self.heard_at = self._clock()
+        self.received_bytes += count
 
     def _pass(self, output: Output, gtid: str) -> None:
         """Note how far the binlog is read. gtid: the set executed so far."""
@@ -550,6 +587,76 @@ class Dump:
         ):
             self._lead.passed(output, gtid)  # else its followers would miss what this dump leaves out
 
+    # ---- while the reactor reads the socket: the dump's thread waits, and the rest runs on the reactor's
+
+    def _lends(self) -> bool:
+        """Whether the reactor is to read from now on."""
+        return self._reads is not None and self._quiet >= QUIET_CHUNKS and self._may_lend()
+
+    def _lend(self, sock: socket, silent_s: float) -> list[bytes] | None:
+        """Let the reactor read, and go on where it stopped. Return None if the source was silent for too long."""
+        assert self._reads is not None
+        room = self._lead or self._ring_room
+        assert room is not None
+        room.patient = False
+        try:
+            heard = self._reads.read(sock, partial(self._eat_piece, sock), silent_s)
+        finally:
+            room.patient = True
+        self._quiet = 0
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            return self._decode(rest, 0)
+        return [] if heard else None
+
+    def _may_lend(self) -> bool:
+        """Whether nothing is known that the reactor would have to wait for."""
+        assert self._decoder is not None
+        if self._decoder.awaited or self._has_to_wait():
+            return False
+        sharing = self._sharing
+        return not sharing or self._ready_at < self._alone_until or not sharing.dumps.several(sharing.kind)
+
+    def _has_to_wait(self) -> bool:
+        """Whether the next segment has to wait for room, or may have to."""
+        return self._lead.full if self._lead else self._ring_room is None or self._ring_room.full
+
+    def _eat_piece(self, sock: socket, piece: bytes) -> bool:
+        """Decode what the reactor has received. Return whether it may go on; see ReactorReads."""
+        decoder = self._decoder
+        assert decoder is not None
+        self._busy(True)
+        try:
+            self._heard(len(piece))
+            self._rest = self._take_at_once(decoder.feed(memoryview(piece)), decoder, sock)
+            self._go_on()
+            self._ready_at = self._clock()
+            return self._rest is None and len(piece) < PIECE_BYTES and self._may_lend()
+        finally:
+            self._busy(False)
+
+    def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
+        """Take the outputs that need no waiting. Return the others; None if there are none."""
+        heartbeat: SourceHeartbeat | None = None
+        for output in outputs:
+            match output:
+                case Segment():
+                    if self._has_to_wait():
+                        return chain((output,), outputs)
+                    heartbeat = None
+                    self._deliver(output)
+                case Passed():
+                    if output.timestamp_ms:
+                        heartbeat = None
+                    self._pass(output, decoder.gtid_set)
+                case SourceHeartbeat():
+                    heartbeat = output
+                case _:
+                    return chain((output,), outputs)
+        if heartbeat and decoder.whole and not _something_waits(sock):
+            self._pass(heartbeat, decoder.gtid_set)
+        return None
+
     # ---- with a shared dump; see SharingStream and Leader in shared.py
 
     @property
@@ -560,17 +667,17 @@ class Dump:
     @property
     def full(self) -> bool:
         """See SharingStream."""
-        return self._sharing is not None and self._sharing.room.full
+        return self._ring_room is not None and self._ring_room.full
 
     @property
     def over_budget(self) -> bool:
         """See SharingStream."""
-        return self._sharing is not None and self._sharing.room.over_budget
+        return self._ring_room is not None and self._ring_room.over_budget
 
     @property
     def drained(self) -> bool:
         """See SharingStream."""
-        return self._sharing is not None and self._sharing.room.drained
+        return self._ring_room is not None and self._ring_room.drained
 
     def take(self, output: Output, gtid: str) -> None:
         """See SharingStream."""
@@ -596,18 +703,19 @@ class Dump:
         if shared is None:
             self._alone_until = self._ready_at + ASK_AGAIN_S
             return
-        sharing.room.patient = False  # a shared dump waits for none of its followers
+        assert self._ring_room is not None
+        self._ring_room.patient = False  # a shared dump waits for none of its followers
         if shared.join(self):
             raise _Following(shared)
-        sharing.room.patient = True
+        self._ring_room.patient = True
 
     def _follow(self, shared: SharedDump) -> None:
         """Follow until released, stopped or rerouted."""
         self.shared = True
         self._awake.wait()
         shared.leave(self)
-        if self._sharing:
-            self._sharing.room.patient = True
+        if self._ring_room:
+            self._ring_room.patient = True
         self.shared = False
         self._alone_until = self._clock() + ALONE_S
 
@@ -657,3 +765,11 @@ class Dump:
         if said.errno:
             raise self._where.error(said.errno, said.text)
         raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")
+
+
+def _something_waits(sock: socket) -> bool:
+    """Whether bytes that came while the reactor was busy wait in a socket; they may hold what a heartbeat denies."""
+    try:
+        return bool(socket.recv(sock, 1, MSG_PEEK))  # not SSLSocket's own recv, which can only take
+    except OSError:
+        return False

@@ -122,6 +122,7 @@ class SharedDump:
         ended: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.patient = True  # whether `segment` waits for room; False: a follower without room leaves
         self._server = server
         self._on_end = ended
         self._clock = clock
@@ -184,12 +185,23 @@ class SharedDump:
 
     def segment(self, segment: Segment) -> None:
         """Pass a segment on; wait for room as the module says. Raises what Leader.check raises."""
-        self._await_room()
+        if self.patient:
+            self._await_room()
         # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of
         # its rows: hundreds of copies take memory, and garbage collections visit them all.
         shared = replace(segment, buffers=None)
         keep_copy(shared, segment.copied)
         self._pass_on(shared, "", segment.ends[-1])
+
+    @property
+    def full(self) -> bool:
+        """Whether `segment` would wait, for room or for a stream that joins now."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        try:
+            return any(follower.full for follower in self._followers)
+        finally:
+            self._lock.release()
 
     def passed(self, output: Output, gtid: str) -> None:
         """Pass anything else on. Ends the dump if nobody follows it."""
@@ -333,6 +345,11 @@ class SharedDumps:
             shared.end()  # it must not stay as the one of its kind
             raise
         return shared
+
+    def several(self, kind: Hashable) -> bool:
+        """Whether there are two streams of a kind, or more."""
+        of_kind = self._kinds.get(kind)
+        return of_kind is not None and len(of_kind.streams) > 1
 
     def gone(self, kind: Hashable, follower: SharingStream) -> None:
         """The stream has ended."""
