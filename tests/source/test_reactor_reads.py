@@ -54,7 +54,7 @@ def test_the_reactor_takes_pieces_until_one_of_them_ends_it() -> None:
     """The thread goes on as soon as a piece asks for it, and then has the socket for itself."""
     with Reader(ReactorReads(reactor), lambda piece: piece != b"end") as reader:
         reader.peer.sendall(b"one")
-        until(lambda: reader.taken, what="the first piece")
+        until(lambda: bool(reader.taken), what="the first piece")
         assert reader.thread.is_alive()
         reader.peer.sendall(b"end")
         reader.thread.join(10)
@@ -120,7 +120,7 @@ def test_calls_behind_a_piece_come_before_the_next_piece_and_after_earlier_calls
 
     with Reader(reads, eat) as reader:
         reads.call(order.append, "from a thread")
-        until(lambda: order, what="the call")
+        until(lambda: bool(order), what="the call")
         reader.peer.sendall(b"1")
         until(lambda: len(order) == 3, what="the first piece")
         reader.peer.sendall(b"2")
