@@ -128,6 +128,23 @@ def test_calls_behind_a_piece_come_before_the_next_piece_and_after_earlier_calls
         assert order == ["from a thread", "piece 1", "call of 1", "piece 2", "call of 2"]
 
 
+def test_an_answer_comes_before_the_rest_of_the_work_on_a_piece() -> None:
+    """`answer` makes the calls so far, and none is made twice."""
+    reads = ReactorReads(reactor)
+    order: list[str] = []
+
+    def eat(piece: bytes) -> bool:
+        reads.call(order.append, "call")
+        reads.answer()
+        order.append("rest")
+        return True
+
+    with Reader(reads, eat) as reader:
+        reader.peer.sendall(b"1")
+        until(lambda: len(order) >= 2, what="the piece")
+    assert order == ["call", "rest"]
+
+
 def test_a_call_that_fails_ends_neither_the_others_nor_the_reading(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged, like the error of any call of the reactor."""
     reads = ReactorReads(reactor)

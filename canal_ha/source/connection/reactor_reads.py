@@ -14,6 +14,7 @@ import logging
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from socket import socket
@@ -46,7 +47,7 @@ class ReactorReads:
         """reactor: Twisted's."""
         self._reactor = reactor
         self._decoding = 0  # the reactor's thread while it decodes
-        self._calls: list[Callable[[], object]] = []
+        self._calls: deque[Callable[[], object]] = deque()
         self._round = 0
         self._used_s = 0.0  # of the round
         self._ended_at = 0.0  # when the last piece was decoded
@@ -54,7 +55,7 @@ class ReactorReads:
     # ---- any thread
 
     def call(self, call: Callable[..., object], *args: object) -> None:
-        """Call on the reactor's thread, as callFromThread does. If a piece leads to the call, do it right behind it."""
+        """Call on the reactor's thread, as callFromThread does. If a piece leads to the call, `answer` makes it."""
         if threading.get_ident() == self._decoding:
             self._calls.append(partial(call, *args))
         else:
@@ -89,22 +90,25 @@ class ReactorReads:
         return self._used_s < ROUND_S
 
     def decode(self, lent: _Lent, piece: bytes) -> bool:
-        """Decode a piece and make the calls that it leads to. Return whether the reactor goes on to read the socket."""
+        """Decode a piece and make the calls that are left. Return whether the reactor goes on to read the socket."""
         began_at = time.monotonic()
         self._decoding = threading.get_ident()
         try:
             goes_on = lent.eat(piece)
         finally:
+            self.answer()
             self._decoding = 0
-            calls, self._calls = self._calls, []
-            for call in calls:
-                try:
-                    call()
-                except Exception:
-                    _log.exception("a call behind received rows failed")
             self._ended_at = time.monotonic()
             self._used_s += self._ended_at - began_at
         return goes_on
+
+    def answer(self) -> None:
+        """Make the calls to which the piece has led so far."""
+        while self._calls:
+            try:
+                self._calls.popleft()()
+            except Exception:
+                _log.exception("a call for received rows failed")
 
 
 class _Lent:

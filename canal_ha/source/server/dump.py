@@ -264,6 +264,7 @@ class Dump:
         self._reads = reads
         self._quiet = 0  # small chunks in a row that held nothing that may block
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
+        self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
         self._current_source = CurrentSource(start)
         self._accept = accept
@@ -599,10 +600,13 @@ class Dump:
         room = self._lead or self._ring_room
         assert room is not None
         room.patient = False
+        if not self._lead:  # a shared dump is in the middle of its followers
+            self._answer = self._reads.answer
         try:
             heard = self._reads.read(sock, partial(self._eat_piece, sock), silent_s)
         finally:
             room.patient = True
+            self._answer = lambda: None
         self._quiet = 0
         rest, self._rest = self._rest, None
         if rest is not None:
@@ -625,15 +629,11 @@ class Dump:
         """Decode what the reactor has received. Return whether it may go on; see ReactorReads."""
         decoder = self._decoder
         assert decoder is not None
-        self._busy(True)
-        try:
-            self._heard(len(piece))
-            self._rest = self._take_at_once(decoder.feed(memoryview(piece)), decoder, sock)
-            self._go_on()
-            self._ready_at = self._clock()
-            return self._rest is None and len(piece) < PIECE_BYTES and self._may_lend()
-        finally:
-            self._busy(False)
+        self._heard(len(piece))
+        self._rest = self._take_at_once(decoder.feed(memoryview(piece)), decoder, sock)
+        self._go_on()
+        self._ready_at = self._clock()
+        return self._rest is None and len(piece) < PIECE_BYTES and self._may_lend()
 
     def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
         """Take the outputs that need no waiting. Return the others; None if there are none."""
@@ -739,6 +739,7 @@ class Dump:
         for new in self._current_source.new(with_hashed_rows(fresh)):
             keep_small_copy(new)
             self._accept(new)
+            self._answer()  # before the rest of the work
             self._current_source.delivered(new)
             self._resume.delivered(new)  # `accept` may refuse the next one
         self._resume.delivered(fresh)
