@@ -18,6 +18,15 @@ from lab.process import Process, StartFailed
 _CACHE = Path(os.environ.get("CANAL_HA_CACHE", Path.home() / ".cache" / "canal-ha")) / "s3"
 REGION = "us-east-1"
 USER, SECRET = "canal", "canal-secret"
+# Without a file, Logback writes hundreds of lines about each request.
+_LOGBACK = """\
+<configuration>
+  <appender name="STDOUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="STDOUT"/></root>
+</configuration>
+"""
 
 
 class S3(Process):
@@ -57,6 +66,7 @@ class S3(Process):
             raise StartFailed(f"{_CACHE} or java is missing; run: bash deploy/install.sh s3")
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
+        (self.directory / "logback.xml").write_text(_LOGBACK)
         (self.directory / "s3.conf").write_text(
             f"s3proxy.endpoint={self.url}\ns3proxy.authorization=aws-v2-or-v4\n"
             f"s3proxy.identity={USER}\ns3proxy.credential={SECRET}\n"
@@ -71,7 +81,7 @@ class S3(Process):
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",
-            "-DLOG_LEVEL=info",
+            f"-Dlogback.configurationFile={self.directory}/logback.xml",
             "-cp",
             f"{_CACHE}/lib/*",
             "org.gaul.s3proxy.Main",
