@@ -14,7 +14,7 @@ from canal_ha.cli.main import group
 from canal_ha.cli.pipeline import _Shown
 from canal_ha.errors import CanalError, OptionInvalid
 from canal_ha.model.position import LogPosition
-from canal_ha.pipeline import description, schema
+from canal_ha.pipeline import description, inspection, schema
 from canal_ha.pipeline.flow import FlowState
 from canal_ha.pipeline.progress import Progress
 from canal_ha.spark import pipeline_file
@@ -175,6 +175,13 @@ def test_what_chooses_the_engine(
 # ---- plan, list, check
 
 
+@pytest.fixture
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands wait less for a node, where none answers."""
+    monkeypatch.setattr(inspection, "WAIT_S", 0.5)
+
+
+@pytest.mark.usefixtures("short_wait")
 def test_a_plan_shows_tables_keys_and_transforms_without_secrets(tmp_path: Path) -> None:
     """Names at the target are those after the transforms. Where no node answers, the plan says so."""
     file = written(
@@ -199,6 +206,7 @@ def test_a_plan_shows_tables_keys_and_transforms_without_secrets(tmp_path: Path)
     assert "hunter2" not in result.output
 
 
+@pytest.mark.usefixtures("short_wait")
 def test_a_plan_does_not_show_what_placeholders_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither as a name, nor in a transform, nor in the name that a transform gives."""
     monkeypatch.setenv("CANAL_TEST_WORD", "hunter2")
@@ -321,7 +329,8 @@ def test_commands_that_look_wait_shortly_for_a_node_and_log_text(tmp_path: Path)
         f"source: {{servers: '127.0.0.1:{free_port()}', destination: d}}\n"
         f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n",
     )
-    program = [sys.executable, "-c", "from canal_ha.cli.main import main; main()", "pipeline"]
+    shorter = "from canal_ha.pipeline import inspection; inspection.WAIT_S = 2.0"
+    program = [sys.executable, "-c", f"{shorter}; from canal_ha.cli.main import main; main()", "pipeline"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     status, plan = [spawn([*program, command, file], **pipes) for command in ("status", "plan")]
     for process, says in ((status, "shop: d: nothing committed yet"), (plan, "d: begins at the present end")):

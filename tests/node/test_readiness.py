@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -75,9 +77,9 @@ def probe(port: int, path: str = "readyz") -> tuple[int, Any]:
         return error.code, json.load(error)
 
 
-def status(*options: str) -> subprocess.CompletedProcess[str]:
+def status(*options: str, program: Sequence[str] = (PROGRAM,)) -> subprocess.CompletedProcess[str]:
     """Run `canal-ha status`."""
-    return subprocess.run([PROGRAM, "status", *options], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*program, "status", *options], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.real
@@ -122,4 +124,6 @@ def test_a_node_without_zookeeper_is_not_ready_and_status_says_so(mariadb: Maria
         until(lambda: probe(node.admin_port)[0] == 503, what="the loss of ZooKeeper", seconds=30)
         done = status("--url", f"http://{LOOPBACK}:{node.admin_port}")
         assert (done.returncode, "ZooKeeper is not connected" in done.stdout) == (3, True)
-        assert status("--zk", hosts).returncode == 1
+        impatient = "from canal_ha.zookeeper import reading; reading.CONNECT_MOST_S = 2.0"
+        program = [sys.executable, "-c", f"{impatient}; from canal_ha.cli.main import main; main()"]
+        assert status("--zk", hosts, program=program).returncode == 1

@@ -137,7 +137,7 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path, monkeypatch: pytest
             for path in (tree.DESTINATIONS, tree.cursor("example", 1001), tree.running("example")):
                 owners = [acl.id for acl in znodes._client.get_acls(path)[0] if acl.perms == Permissions.ALL]
                 assert [each.id.partition(":")[0] for each in owners] == ["canal", "canal"], "not the certificate too"
-        monkeypatch.setattr(reading, "CONNECT_MOST_S", 3.0)
+        monkeypatch.setattr(reading, "CONNECT_MOST_S", 1.5)
         for bad in (
             ZooKeeperAccess(ca_file=str(other.file), cert_file=str(client_file)),
             ZooKeeperAccess(ca_file=str(authority.file)),
