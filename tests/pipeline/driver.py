@@ -6,6 +6,7 @@ With --crash, the process kills itself behind its Nth commit with rows, before i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -104,6 +105,7 @@ def engine(description: Description, crash: int = 0) -> PipelineEngine:
 
 
 def _main(file: str, *flags: str) -> int:
+    logging.basicConfig(level=logging.INFO)  # tests wait for events in the log
     body = json.loads(Path(file).read_text())
     target = TargetDescription(*body.pop("target"))
     body["tables"] = tuple(body["tables"])

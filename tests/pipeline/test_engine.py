@@ -206,14 +206,14 @@ def test_another_process_takes_over(mysql: MySQL, zookeeper: ZooKeeper, database
     """With ZooKeeper the second process of a pipeline stands by; the copy is exact after the first one is killed."""
     name = create(mysql, database)
     with Node({database: follow(mysql)}, zk_servers=zookeeper.hosts, wait_for=[database]):
-        where = {"zkServers": zookeeper.hosts, "destination": database, "sessionTimeoutMs": 4000}
+        where = {"zkServers": zookeeper.hosts, "destination": database, "sessionTimeoutMs": 2000}
         pipeline = described(tmp_path, where, "copies", tables=(name,))
         run_once(pipeline)
         with writing(mysql, name):
             with Pipeline(pipeline) as first:
                 until(lambda: len(copied(tmp_path / "copies", name)) > 10)
-                with Pipeline(pipeline):
-                    time.sleep(4)
+                with Pipeline(pipeline) as second:
+                    until(lambda: "client.standby" in second.log.read_text(), seconds=40, what="the second one")
                     first.process.kill()
                     mysql.execute(f"REPLACE INTO {name} VALUES (1000, 1, NULL, 'behind')")
                     until(lambda: any("behind" in row for row in copied(tmp_path / "copies", name)), seconds=40)
