@@ -22,6 +22,7 @@ TABLE = "shop.orders"
 NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Leslie", "Frances", "Margaret", "Radia")
 CREATE = f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, customer VARCHAR(60), paid BOOLEAN)"
 PAUSE_S = 1.0
+KEPT = 3  # rows of the table, so that a newcomer soon sees a DELETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def changes() -> Iterator[str]:
     for number in itertools.count(1):
         yield f"INSERT INTO {TABLE} VALUES ({number}, '{NAMES[number % len(NAMES)]}', FALSE)"
         yield f"UPDATE {TABLE} SET paid = TRUE WHERE id = {number}"
-        if number > len(NAMES):
-            yield f"DELETE FROM {TABLE} WHERE id = {number - len(NAMES)}"
+        if number > KEPT:
+            yield f"DELETE FROM {TABLE} WHERE id = {number - KEPT}"
 
 
 def play(playground: Playground, seconds: float) -> None:

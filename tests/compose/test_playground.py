@@ -63,7 +63,7 @@ def test_the_playground_prints_changed_rows_and_ends_everything_on_ctrl_c(tmp_pa
         until(
             lambda: (
                 process.poll() is not None
-                or all(has(lines, kind) for kind in (r'"INSERT".*Ada', r'"UPDATE"', r'"DELETE"'))
+                or all(has(lines, kind) for kind in (r'"INSERT".*Grace', r'"UPDATE"', r'"DELETE"'))
             ),
             what="a change of each kind",
             seconds=90,
