@@ -79,9 +79,9 @@ def test_the_java_client_is_acknowledged_at_once(mariadb: SqlServer, database: s
         for name in ("at once", "delayed"):
             with Node({"example": follow(mariadb)}) as node:
                 port = node.port if name == "at once" else network.link(node.port).port
-                reader = lines.java(tmp_path / name, port, "example", rf"{database}\.t", 600, 1)
+                reader = lines.java(tmp_path / name, port, "example", rf"{database}\.t", 300, 1)
                 with mariadb.connect(database=database) as connection, connection.cursor() as cursor:
-                    for start in range(0, 600, 2):
+                    for start in range(0, 300, 2):
                         number = start + 1000 * len(taken)
                         cursor.execute(f"INSERT INTO t VALUES ({number}, REPEAT('x', 90)), ({number + 1}, 'y')")
                 summary = reader.read()[-1].split()

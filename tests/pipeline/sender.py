@@ -9,6 +9,7 @@ import random
 import sys
 from pathlib import Path
 
+from canal_ha.pipeline import webhooks
 from canal_ha.pipeline.targets.http import open_target
 from tests.pipeline.given import described, portion
 from tests.spark.entries import begin, end, insert
@@ -25,6 +26,7 @@ def transaction(number: int) -> list[bytes]:
 def main() -> None:
     url, state, rows, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     chance = random.Random(seed)
+    webhooks._FIRST_PAUSE_S = 0.02  # a quarter of the requests fail
     options = {"url": url, "batchRows": 7, "retryForS": 20, "timeoutS": 5}
     target = open_target(described("http", "events", state, options))
     if target.progress("d") is None:

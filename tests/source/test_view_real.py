@@ -110,7 +110,8 @@ def test_start_by_time(kind: type[SqlServer]) -> None:
         for part in range(4):
             times.append(int(time.time() * 1000))
             insert(server, "d", part * 100, 40)
-            time.sleep(3.1)
+            if part < 3:
+                time.sleep(2.1)  # a start by time looks back 1 s, and events have whole seconds
             if part == 1:
                 server.execute("FLUSH BINARY LOGS")
         for part in range(4):
