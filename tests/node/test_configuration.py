@@ -29,10 +29,10 @@ class SetNode(Node):
 
 @pytest.fixture(scope="module")
 def node(mariadb: MariaDB) -> Iterator[Node]:
-    """Run a node that scans its directory every second. `idler` is lazy; `example` always runs."""
+    """Run a node that scans its directory every 0.3 s. `idler` is lazy; `example` always runs."""
     properties = {
         "canal.auto.scan": "true",
-        "canal.auto.scan.interval": "1",
+        "canal.auto.scan.interval": "0.3",
         "canal.instance.idler.lazy": "true",
     }
     with Node(

@@ -107,7 +107,7 @@ def test_a_client_that_never_acknowledges_delays_no_other(site: Site) -> None:
         site.server.execute(f"ALTER TABLE {site.schema}.stuck MODIFY v longtext")
         for client in (stuck, *others):
             assert len(read(client, 1)) == 1  # the statement
-        rows = 60
+        rows = 30
         for number in range(1, rows + 1):
             site.server.execute(f"INSERT INTO {site.schema}.stuck VALUES ({number}, REPEAT('x', {PADDING}))")
             for client in others:
