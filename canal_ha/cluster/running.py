@@ -63,7 +63,7 @@ from canal_ha.zookeeper.race_events import (
 )
 
 OFFER_S = 2.0  # in which the successor of an orderly hand-over claims; then any other node may
-HOLD_BACK_S = 5.0  # after a requested release: canal's delay; any other node takes the destination meanwhile
+HOLD_BACK_S = 5.0  # after a requested release: canal's delay, in which this node takes only what is handed to it
 FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
 LOOK_AGAIN_S = 0.5  # after a look without an answer; and between two corrections of the address in `running`
@@ -111,6 +111,7 @@ class Race:
         self._orderly = True  # whether the last owner released it; at first nobody has crashed
         self._graced = False
         self._hold_until = 0.0
+        self._failed_until = 0.0  # the part of it that an offer does not end
         self._successor = ""  # to whom the instance is handed once it has stopped
         self._offered_until = 0.0
         self._failures = 0
@@ -271,7 +272,8 @@ class Race:
             return self._pause() if paused else self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
         self._orderly, self._graced = not seen.active, False
-        if not (seen.active or paused or now < self._hold_until) and seen.successor == self._node:
+        if not (seen.active or paused or now < self._failed_until) and seen.successor == self._node:
+            self._hold_until = 0.0  # who hands it to this node asks later than who made the node stand back
             return [StandingBy(seen.address), *self._claim(leftover=seen.version)]
         self.state = RaceState.STANDBY
         self.standing_by_for = seen.address
@@ -405,7 +407,7 @@ class Race:
     def _instance_failed(self, event: InstanceFailed, now: float) -> list[Command]:
         self._failures = self._failures + 1 if now - self._running_since < FAILURE_MOST_S else 1
         back_off = min(FAILURE_MOST_S, FAILURE_FIRST_S * 2.0 ** min(self._failures - 1, 10))
-        self._hold_until = now + back_off
+        self._hold_until = self._failed_until = now + back_off
         return self._step_down(StopReason.FAILED)
 
     def _instance_stopped(self, event: InstanceStopped, now: float) -> list[Command]:

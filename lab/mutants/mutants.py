@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         "a successor claims before the owner has stopped",
         RUNNING,
-        "if not (seen.active or paused or now < self._hold_until)",
-        "if not (paused or now < self._hold_until)",
+        "if not (seen.active or paused or now < self._failed_until)",
+        "if not (paused or now < self._failed_until)",
     ),
     Mutant(
         "a move does not check the epoch",

@@ -494,6 +494,40 @@ def test_a_node_on_which_the_instance_failed_takes_no_offer() -> None:
     assert player.sees(6, offered) == [StandingBy("other")]
 
 
+def stands_back() -> Player:
+    """Return a race that an operator made release the destination, which another node then claimed."""
+    player = running(4)
+    player.tell(i.HandOver())
+    (release,) = player.tell(i.InstanceStopped())
+    assert isinstance(release, i.ReleaseDestination)
+    player.tell(Released(release.ticket))
+    player.sees(6, RunningNode(OTHER, 0, "other"))
+    player.tell(NodeEvent(False))
+    return player
+
+
+def test_a_node_that_stands_back_takes_a_destination_that_is_handed_to_it() -> None:
+    """Whoever names the node asks later than who made it stand back."""
+    player = stands_back()
+    assert player.sees(6, RunningNode(OTHER, 1, "other", successor="me")) == [StandingBy("other")]
+    player.tell(NodeEvent(False))
+    _, claim = player.sees(6, RunningNode(OTHER, 2, "other", active=False, successor="me"))
+    assert isinstance(claim, i.ClaimDestination)
+    assert claim.leftover == 2
+    assert kinds(player.claims(7)) == ["StartInstance", "Look"]
+
+
+def test_a_node_that_stood_back_keeps_a_destination_whose_claim_got_no_answer() -> None:
+    """It finds that the destination is its own, and does not release it as one that still stands back would."""
+    player = stands_back()
+    _, claim = player.sees(6, RunningNode(OTHER, 2, "other", active=False, successor="me"))
+    assert isinstance(claim, i.ClaimDestination)
+    player.tell(i.ClaimFailed(claim.ticket, unknown=True))
+    (again,) = player.sees(7, RunningNode(MINE, 0, "me"))
+    assert isinstance(again, i.ClaimDestination)
+    assert again.held == 0
+
+
 def test_an_owner_that_shuts_down_during_a_hand_over_releases_to_any_node() -> None:
     """Its stop does not wait for the successor."""
     player = running(4)

@@ -177,6 +177,24 @@ def test_a_move_hands_over_without_a_moment_in_which_running_is_free() -> None:
         simulation.finish()
 
 
+def test_a_destination_that_moves_back_soon_does_not_stand_still_and_go_to_a_third_node() -> None:
+    """The node that gave it away stands back for a while, but not from a move that names it."""
+    for seed in range(10):
+        simulation = Simulation(seed, rebalance_delay_s=-1)
+        simulation.run(4.0)
+        giver = owner(simulation)
+        taker, asked = [node for node in simulation.nodes if node is not giver]
+        for to in (taker, giver):
+            request = Request(asked.cluster.mover.move("d0", to.name))
+            while request.answer is None:
+                simulation.run(0.005)
+            assert isinstance(request.answer, HandedOver)
+            assert request.answer.seconds < 1.0
+            assert owner(simulation) is to
+            simulation.run(0.5)
+        simulation.finish()
+
+
 def test_a_move_that_cannot_be_made_says_why() -> None:
     """Unknown nodes, nodes without the destination, Java nodes and paused destinations are named."""
     simulation = Simulation(6, destinations=2, rebalance_delay_s=-1)
