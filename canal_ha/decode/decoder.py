@@ -62,9 +62,7 @@ _NEVER_HELD = frozenset(
     }
 )
 # event types left to the Decoder that need neither much time nor the source
-_QUICK = frozenset(
-    {kinds.HEARTBEAT, kinds.HEARTBEAT_V2, kinds.ROWS_QUERY, kinds.TAGGED_GTID, kinds.INTVAR, kinds.RAND, kinds.USER_VAR}
-)
+_QUICK = frozenset({kinds.HEARTBEAT, kinds.HEARTBEAT_V2, kinds.TAGGED_GTID, kinds.INTVAR, kinds.RAND, kinds.USER_VAR})
 _MAY_BLOCK = MayBlock()
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's -> the uncompressed type
 
@@ -217,9 +215,9 @@ class Decoder:
         return self._stream.landings
 
     @property
-    def whole(self) -> bool:
-        """Whether the bytes so far end with a whole event."""
-        return not self._stream.pending and not self._stream.landing_size
+    def begun_bytes(self) -> int:
+        """Size of the event of which some bytes are missing, as far as it is known; 0 between two events."""
+        return self._stream.landing_size or (self._stream.need if self._stream.pending else 0)
 
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode bytes of a binlog file, with or without its magic number. One Decoder takes packets or file bytes."""

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
-from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.decode.outputs import (
+    MayBlock,
+    Output,
+    Passed,
+    RawPacket,
+    Rotated,
+    SourceFormat,
+    SourceHeartbeat,
+    SourceSaid,
+)
 from canal_ha.decode.table_map import TableMap
-from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.errors import CanalError, MalformedEvent, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.table import Column, TableSchema
@@ -624,3 +634,41 @@ def test_a_gtid_event_that_ends_in_its_xa_identifier() -> None:
     dump = Dump().format(b"10.11.19-MariaDB-log").add(162, struct.pack("<QIB", 1, 0, 0x69) + b"\0\0")
     with pytest.raises(MalformedEvent):
         list(decoder().feed(bytes(dump.data)))
+
+
+# ---- what the reactor leaves to a thread
+
+
+def test_what_may_block_is_announced_on_request() -> None:
+    """New tables, statements and MySQL's texts of statements, which are parsed; not the events of a known table."""
+    dump = Dump().format().begin().table().insert(1).xid()
+    work = decoder()
+    list(work.feed(bytes(dump.data)))
+    work.announces = True
+    known = len(dump.data)
+    dump.begin().table().insert(2).xid()
+    assert not announced(work, dump, known)
+    for kind, body in ((29, b"\x09INSERT ..."), (38, b"")):  # ROWS_QUERY, XA_PREPARE
+        begun = len(dump.data)
+        dump.add(kind, body)
+        with suppress(CanalError):
+            assert announced(work, dump, begun)
+
+
+def announced(work: Decoder, dump: Dump, begun: int) -> bool:
+    """Decode the bytes from `begun` on; return whether something was announced first."""
+    return MayBlock() in list(work.feed(bytes(dump.data[begun:])))
+
+
+def test_the_size_of_an_event_is_known_with_its_first_bytes() -> None:
+    """Nothing is said about the bytes of events that are complete."""
+    dump = Dump().format().begin().table().insert(*range(1000))
+    work = decoder()
+    list(work.feed(bytes(dump.data)))
+    assert work.begun_bytes == 0
+    begun = len(dump.data)
+    dump.insert(*range(1000, 2000))
+    list(work.feed(bytes(dump.data[begun : begun + 100])))
+    assert work.begun_bytes == len(dump.data) - begun
+    list(work.feed(bytes(dump.data[begun + 100 :])))
+    assert work.begun_bytes == 0

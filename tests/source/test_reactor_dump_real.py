@@ -181,6 +181,21 @@ def test_the_reactor_reads_tls(mysql: MySQL, database: str) -> None:
         assert any(not name.startswith("dump-") for name in reading.threads)
 
 
+@pytest.mark.timed
+def test_what_tls_has_decrypted_waits_for_nothing(mysql: MySQL, database: str) -> None:
+    """A small receive buffer takes a part of a TLS record. The rest wakes no reactor."""
+    make_table(mysql, database)
+    with Watched(mysql, database, tls=TlsConfig("REQUIRED"), receive_buffer_bytes=1024) as reading:
+        reading.insert(3)
+        count = 3
+        for first in range(1000, 15_000, 1000):
+            inserts = [f"INSERT INTO {database}.t VALUES ({number},0)" for number in range(first, first + 90)]
+            mysql.execute("BEGIN", *inserts, "COMMIT")
+            began = time.monotonic()
+            reading.wait_rows(count := count + 90)
+            assert time.monotonic() - began < 0.5
+
+
 class _WithText(ColumnsOfMetadata):
     """Columns of metadata of which the third is a text."""
 

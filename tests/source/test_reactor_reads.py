@@ -98,6 +98,47 @@ def test_a_silent_source_ends_the_wait() -> None:
         assert reader.answer is False
 
 
+def test_a_source_that_was_heard_late_is_not_silent() -> None:
+    """A reactor that stands still, as in a frozen container, must not end all connections."""
+    with Reader(ReactorReads(reactor), silent_s=0.3) as reader:
+        until(lambda: len(reactor.getReaders()) > 1, what="the reader")
+        with Blocked():
+            reader.peer.sendall(b"in time")
+            time.sleep(0.6)
+        reader.thread.join(10)
+        assert reader.answer is True or reader.taken
+
+
+def test_an_error_found_late_is_raised_too() -> None:
+    """The time-out of a silent source hides no error of what came at last."""
+    begun = threading.Event()
+
+    def fail(piece: bytes) -> bool:
+        begun.set()
+        time.sleep(0.6)
+        raise ValueError("broken")
+
+    with Reader(ReactorReads(reactor), fail, silent_s=0.3) as reader:
+        reader.peer.sendall(b"one")
+        assert begun.wait(10)
+        reader.thread.join(10)
+        assert isinstance(reader.answer, ValueError)
+
+
+def test_a_reactor_that_has_stopped_keeps_no_thread() -> None:
+    """An embedded server ends its reactor while a dump lends its socket."""
+
+    class Stopped:
+        running = False
+
+        def callFromThread(self, *call: object) -> None:
+            """Do nothing, as a reactor that has stopped."""
+
+    with Reader(ReactorReads(Stopped()), silent_s=0.1) as reader:  # type: ignore[arg-type]  # that is all it is asked
+        reader.thread.join(10)
+        assert reader.answer is False
+
+
 def test_a_connection_that_ends_before_the_reactor_begins_is_given_back() -> None:
     """A stop does not wait for a reader that the reactor never gets."""
     with Blocked():

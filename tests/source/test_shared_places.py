@@ -15,28 +15,35 @@ from typing import Any
 import pytest
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
+from canal_ha.decode.outputs import Output, Passed, Rotated, SourceHeartbeat, SourceSaid
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.connection.identity import replica, shared_replica
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.positions.delivered import ExpectedTransactions
 from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.server.dump import Dump, Room, Sharing
+from canal_ha.source.server.dump import MUCH_BYTES, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
 from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
 
 JOURNAL = "mysql-bin.000001"
 CONFIG = InstanceConfig("example", SourceConfig("127.0.0.1"))
+READS = ReactorReads(object())  # type: ignore[arg-type]  # no socket is lent here
 
 
 class Decoder:
-    """What a dump asks its decoder. The outputs of a test come from nowhere else."""
+    """What a dump asks its decoder. outputs: of the next bytes."""
 
     gtid_set = ""
+    outputs: tuple[Output, ...] = ()
     awaited = large_events = 0
-    whole = True
+    begun_bytes = 0
+
+    def feed(self, data: memoryview) -> Iterator[Output]:
+        """See DumpDecoder."""
+        return iter(self.outputs)
 
 
 class Thread:
@@ -77,11 +84,8 @@ class Shared:
 
     def at_once(self, *outputs: Output) -> list[Output]:
         """Decode outputs as the reactor does, without waiting. Return those that are left to the thread."""
-        own, peer = socket.socketpair()
-        own.setblocking(False)
         self.shared.patient = False
-        with own, peer:
-            left = list(self._dump._take_at_once(iter(outputs), self._dump._decoder, own) or ())  # type: ignore[arg-type]
+        _, left = piece(self._dump, *outputs)
         self.shared.patient = True
         return left
 
@@ -101,6 +105,17 @@ def stream_at(
     return dump_at(
         at(offset, consumed=consumed), accept, replica=replica("example", client_id), room=room, sharing=sharing
     )
+
+
+def piece(dump: Dump, *outputs: Output, size: int = 10) -> tuple[bool, list[Output]]:
+    """Decode a piece as the reactor does. Return whether it goes on, and the outputs that are left to the thread."""
+    dump._decoder.outputs = outputs  # type: ignore[union-attr]  # see Decoder
+    own, peer = socket.socketpair()
+    own.setblocking(False)
+    with own, peer:
+        goes_on = dump._eat_piece(own, bytes(size))
+    left, dump._rest = list(dump._rest or ()), None
+    return goes_on, left
 
 
 def at(offset: int, *, consumed: bool = False) -> LogPosition:
@@ -195,7 +210,7 @@ def test_the_reactor_never_waits_for_a_follower_of_a_shared_dump() -> None:
 
 
 def test_the_reactor_never_waits_for_a_stream_that_joins() -> None:
-    """A stream that joins takes what the shared dump has kept, which may take long."""
+    """A stream that joins takes what the shared dump has kept, which may take long. A heartbeat would wait too."""
     shared = Shared(at(0))
     shared.feed(Rotated(JOURNAL, 0))
     joining, over = threading.Event(), threading.Event()
@@ -210,10 +225,49 @@ def test_the_reactor_never_waits_for_a_stream_that_joins() -> None:
     assert joining.wait(10)
     try:
         assert len(shared.at_once(transaction(100))) == 1
+        assert len(shared.at_once(Passed(JOURNAL, 150, 0), SourceHeartbeat(JOURNAL, 150))) == 2
     finally:
         over.set()
         thread.join(10)
     assert shared.at_once(transaction(100)) == []
+
+
+@pytest.mark.parametrize("size", [10, PIECE_BYTES])
+def test_the_reactor_goes_on_while_pieces_are_small(size: int) -> None:
+    """Behind a whole piece, more waits."""
+    dump = dump_at(at(0), lambda new: None, replica=replica("example", 1), room=Roomy())
+    assert piece(dump, transaction(0), size=size) == (size < PIECE_BYTES, [])
+
+
+def test_the_reactor_puts_no_large_event_together() -> None:
+    """Over a slow line an event of 1 MiB comes in small parts, and would be decoded all at once."""
+    dump = dump_at(at(0), lambda new: None, replica=replica("example", 1), room=Roomy())
+    dump._decoder.begun_bytes = PIECE_BYTES  # type: ignore[union-attr, misc]  # see Decoder
+    assert piece(dump)[0]
+    dump._decoder.begun_bytes = PIECE_BYTES + 1  # type: ignore[union-attr, misc]  # as above
+    assert not piece(dump)[0]
+    dump._quiet = 100
+    assert not dump._lends()
+
+
+def test_a_source_whose_small_pieces_hold_much_is_not_lent_for_a_while() -> None:
+    """Rows of a table with hundreds of empty columns take milliseconds, and so do long GTID sets."""
+    now = [100.0]
+    dump = dump_at(
+        at(0), lambda new: None, replica=replica("example", 1), room=Roomy(), clock=lambda: now[0], reads=READS
+    )
+    dump._quiet = QUIET_CHUNKS
+    assert dump._lends()
+    large = segment([Item(0, body=bytes(MUCH_BYTES)), Item(50, EntryKind.END)])
+    assert not piece(dump, large)[0]
+    for passed_s, lends in ((0.0, False), (NOT_LENT_S - 1, False), (1.0, True)):
+        now[0] += passed_s
+        dump._decode(iter(()), 10)
+        dump._quiet = QUIET_CHUNKS
+        assert dump._lends() is lends
+    dump._decode(iter([segment([Item(100, body=bytes(MUCH_BYTES)), Item(150, EntryKind.END)])]), 10)
+    dump._quiet = QUIET_CHUNKS
+    assert not dump._lends()
 
 
 def test_a_transaction_larger_than_all_rings_separates_no_streams() -> None:

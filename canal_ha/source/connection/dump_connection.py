@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socket import socket
+from ssl import SSLSocket
 from typing import Any
 
 from pymysql.protocol import MysqlPacket
@@ -105,7 +106,7 @@ class DumpConnection(Interruptible):
     def _received(self) -> Iterable[bytes]:
         room = self._eater.room()
         if room is None:
-            if self._eater.lends():
+            if self._eater.lends() and not self._decrypted():
                 return self._lent()
             data: bytes = self._receive(lambda: self._sock.recv(self._size.next))
             self._size.received(len(data))
@@ -113,6 +114,10 @@ class DumpConnection(Interruptible):
         with room:
             count: int = self._receive(lambda: self._sock.recv_into(room))
         return self._eater.received(count)
+
+    def _decrypted(self) -> bool:
+        """Whether TLS has bytes at hand; they do not wake whoever waits for the socket."""
+        return isinstance(self._sock, SSLSocket) and self._sock.pending() > 0
 
     def _lent(self) -> Iterable[bytes]:
         """Lend the socket, whose time-out the next receive sets again."""

@@ -17,21 +17,22 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from socket import socket
+from socket import MSG_PEEK, socket
 from typing import Protocol
 
-# Received at once; some 0.2 ms of decoding. A TLS record has no more bytes (RFC 8446, 5.1), so TLS never keeps a part
-# of one, of which the reactor would know nothing.
-PIECE_BYTES = 16 * 1024
+PIECE_BYTES = 4 * 1024  # received at once; usually some 0.1 ms of decoding
 ROUND_S = 0.005  # of each round of the reactor, and the last piece that begins
 GAP_S = 0.001  # without a piece: another round has begun
 
+_LOOK_S = 1.0  # at whether the reactor still runs
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _log = logging.getLogger(__name__)
 
 
 class ReadingReactor(Protocol):
     """The part of Twisted's reactor that is used here."""
+
+    running: bool
 
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...
 
@@ -64,7 +65,8 @@ class ReactorReads:
     def read(self, sock: socket, eat: Callable[[bytes], bool], silent_s: float) -> bool:
         """Let the reactor read this socket, which does not block, and wait until it has given it back.
 
-        eat: takes what was received, on the reactor's thread. False: give the socket back.
+        eat: takes what was received, on the reactor's thread. False: give the socket back. It has to be False for a
+            piece of PIECE_BYTES: what TLS has decrypted and not handed out does not wake the reactor.
         silent_s: how long the source may send nothing.
         Return False if the source was silent for longer. Raises what `eat` raises. When the connection ends, the
         caller's next receive tells why.
@@ -73,11 +75,19 @@ class ReactorReads:
         self._reactor.callFromThread(lent.begin)
         while not lent.given_back.wait(max(0.0, lent.heard_at + silent_s - time.monotonic())):
             if time.monotonic() >= lent.heard_at + silent_s:
-                self._reactor.callFromThread(lent.give_back)
-                lent.given_back.wait()
-                return False
+                return self._take_back(lent, sock)
         lent.raise_error()
         return True
+
+    def _take_back(self, lent: _Lent, sock: socket) -> bool:
+        """Take back a socket from which the reactor has heard nothing for too long. Return whether bytes came late."""
+        heard_at = lent.heard_at
+        self._reactor.callFromThread(lent.give_back)
+        while not lent.given_back.wait(_LOOK_S):
+            if not self._reactor.running:
+                return False  # it stopped before it began to read, and will never give the socket back
+        lent.raise_error()
+        return lent.heard_at > heard_at or something_waits(sock)
 
     # ---- the reactor's thread
 
@@ -179,3 +189,14 @@ class _Lent:
     def connectionLost(self, reason: object) -> None:
         """See IReadDescriptor."""
         self.give_back()
+
+
+def something_waits(sock: socket) -> bool:
+    """Return whether bytes, the end or an error of the connection wait in a socket that does not block."""
+    try:
+        socket.recv(sock, 1, MSG_PEEK)  # not SSLSocket's own recv, which can only take
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True

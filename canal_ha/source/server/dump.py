@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from random import Random
-from socket import MSG_PEEK, socket
+from socket import socket
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
@@ -35,7 +35,7 @@ from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
-from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads, something_waits
 from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
@@ -50,6 +50,8 @@ from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
 QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
+MUCH_BYTES = 256 * 1024  # of entries from a small chunk, which take milliseconds: wide tables, long GTID sets
+NOT_LENT_S = 10.0  # after that
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
@@ -108,8 +110,8 @@ class DumpDecoder(Protocol):
         """How many large events have begun."""
 
     @property
-    def whole(self) -> bool:
-        """Whether the bytes so far end with a whole event."""
+    def begun_bytes(self) -> int:
+        """Size of the event of which some bytes are missing, as far as it is known; 0 between two events."""
 
     @property
     def gtid_set(self) -> str:
@@ -263,6 +265,8 @@ class Dump:
         self._lead = lead
         self._reads = reads
         self._quiet = 0  # small chunks in a row that held nothing that may block
+        self._taken_bytes = 0  # of entries, from this chunk
+        self._not_lent_until = 0.0
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
@@ -558,7 +562,7 @@ class Dump:
                     self._pass(output, decoder.gtid_set)
         self._leave_if_decoded(decoder)
         self._go_on()
-        self._ready_at = self._clock()
+        self._ready(count)
         if self._sharing and count < SMALL_BYTES and self._ready_at >= self._alone_until:
             self._share(self._sharing)
         return packets
@@ -566,6 +570,13 @@ class Dump:
     def _heard(self, count: int) -> None:
         self.heard_at = self._clock()
         self.received_bytes += count
+        self._taken_bytes = 0
+
+    def _ready(self, count: int) -> None:
+        """A chunk of so many bytes is decoded."""
+        self._ready_at = self._clock()
+        if count < SMALL_BYTES and self._taken_bytes > MUCH_BYTES:
+            self._not_lent_until = self._ready_at + NOT_LENT_S
 
     def _pass(self, output: Output, gtid: str) -> None:
         """Note how far the binlog is read. gtid: the set executed so far."""
@@ -614,9 +625,9 @@ class Dump:
         return [] if heard else None
 
     def _may_lend(self) -> bool:
-        """Whether nothing is known that the reactor would have to wait for."""
+        """Whether nothing is known that the reactor would have to wait for, or that takes long."""
         assert self._decoder is not None
-        if self._decoder.awaited or self._has_to_wait():
+        if self._decoder.begun_bytes > PIECE_BYTES or self._ready_at < self._not_lent_until or self._has_to_wait():
             return False
         sharing = self._sharing
         return not sharing or self._ready_at < self._alone_until or not sharing.dumps.several(sharing.kind)
@@ -630,9 +641,17 @@ class Dump:
         decoder = self._decoder
         assert decoder is not None
         self._heard(len(piece))
-        self._rest = self._take_at_once(decoder.feed(memoryview(piece)), decoder, sock)
+        outputs = decoder.feed(memoryview(piece))
+        if self._lead and not self._lead.seize():
+            self._rest = outputs
+            return False
+        try:
+            self._rest = self._take_at_once(outputs, decoder, sock)
+        finally:
+            if self._lead:
+                self._lead.let_go()
         self._go_on()
-        self._ready_at = self._clock()
+        self._ready(len(piece))
         return self._rest is None and len(piece) < PIECE_BYTES and self._may_lend()
 
     def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
@@ -653,7 +672,7 @@ class Dump:
                     heartbeat = output
                 case _:
                     return chain((output,), outputs)
-        if heartbeat and decoder.whole and not _something_waits(sock):
+        if heartbeat and not decoder.begun_bytes and not something_waits(sock):
             self._pass(heartbeat, decoder.gtid_set)
         return None
 
@@ -733,6 +752,7 @@ class Dump:
 
     def _deliver(self, segment: Segment) -> None:
         self.idle = False
+        self._taken_bytes += segment.ends[-1]
         fresh = self._resume.new(segment)
         if fresh is None:
             return
@@ -766,11 +786,3 @@ class Dump:
         if said.errno:
             raise self._where.error(said.errno, said.text)
         raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")
-
-
-def _something_waits(sock: socket) -> bool:
-    """Whether bytes that came while the reactor was busy wait in a socket; they may hold what a heartbeat denies."""
-    try:
-        return bool(socket.recv(sock, 1, MSG_PEEK))  # not SSLSocket's own recv, which can only take
-    except OSError:
-        return False

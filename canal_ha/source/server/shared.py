@@ -122,11 +122,11 @@ class SharedDump:
         ended: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.patient = True  # whether `segment` waits for room; False: a follower without room leaves
+        self.patient = True  # whether `segment` waits for room; False: its caller has asked whether it would
         self._server = server
         self._on_end = ended
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._leader: Leader | None = None
         self._followers: list[SharingStream] = []
         self._began_at = clock()
@@ -193,15 +193,23 @@ class SharedDump:
         keep_copy(shared, segment.copied)
         self._pass_on(shared, "", segment.ends[-1])
 
+    def seize(self) -> bool:
+        """Keep streams from joining and leaving until `let_go`. Return False, at once, if one of them does so now."""
+        return self._lock.acquire(blocking=False)
+
+    def let_go(self) -> None:
+        """End what `seize` has begun."""
+        self._lock.release()
+
     @property
     def full(self) -> bool:
         """Whether `segment` would wait, for room or for a stream that joins now."""
-        if not self._lock.acquire(blocking=False):
+        if not self.seize():
             return True
         try:
             return any(follower.full for follower in self._followers)
         finally:
-            self._lock.release()
+            self.let_go()
 
     def passed(self, output: Output, gtid: str) -> None:
         """Pass anything else on. Ends the dump if nobody follows it."""
