@@ -32,7 +32,7 @@ from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
+from canal_ha.model.batch import EMPTY_BATCH_ID, Batch, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
@@ -61,6 +61,7 @@ class StreamState(Enum):
 
 _NEVER = 1 << 62  # the size of a GET that only time ends
 WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
+LATE_COPY_BYTES = 16 * 1024  # of the largest batch that is copied for fingerprints after it was sent
 VOID_MOST = 1000  # batches in flight that another filter chose; each takes some 4 KB
 
 
@@ -174,6 +175,7 @@ class Stream:
         self._remember = remember
         self._recent: Remembered | None = None  # up to the cursor; None before the stream was open
         self._copies: dict[int, list[Any]] = {}  # of batches in flight, for `_recent`
+        self._uncopied: tuple[int, Batch] | None = None  # the last batch
         self._finding = False  # position_lost is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
@@ -213,6 +215,7 @@ class Stream:
             were taken before that would be in flight without anybody who has it.
         """
         self._asked_at = self._reactor.seconds()
+        self._copy_late()
         self._check_form(request.exact)
         self._take_form(request.exact)
         self._ensure_open()
@@ -234,13 +237,17 @@ class Stream:
             return GetAnswer(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range, batch.entries)
         self._delivered_at[batch_id] = self._reactor.seconds()
+        self._copy_late()  # of a GET that waited beside this one
         if self._recent:
-            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
+            self._uncopied = batch_id, batch
+            if batch.size_bytes > LATE_COPY_BYTES:
+                self._copy_late()
         self._delivered = batch.range.end
         return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Close the oldest batch. Its ack point becomes the cursor, with this mark; Meta makes it durable."""
+        self._copy_late()
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
@@ -395,10 +402,18 @@ class Stream:
         self.era = object()
         return True
 
+    def _copy_late(self) -> None:
+        """Copy what `_recent` needs of the last batch: at the client's next request, or when the ring is gone."""
+        if self._uncopied and self._recent:
+            batch_id, batch = self._uncopied
+            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
+        self._uncopied = None
+
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
         self._copies.clear()
+        self._uncopied = None
 
     def _ensure_open(self) -> None:
         failed = self.state is StreamState.FAILED and not self._holds_something()
@@ -488,6 +503,7 @@ class Stream:
         if self._ring is None:
             self.state = StreamState.PARKED
             return
+        self._copy_late()
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
         if self._beginning:
             self._beginning.cancel()

@@ -757,9 +757,9 @@ class Dump:
         if fresh is None:
             return
         for new in self._current_source.new(with_hashed_rows(fresh)):
-            keep_small_copy(new)
             self._accept(new)
             self._answer()  # before the rest of the work
+            keep_small_copy(new)
             self._current_source.delivered(new)
             self._resume.delivered(new)  # `accept` may refuse the next one
         self._resume.delivered(fresh)
