@@ -456,6 +456,12 @@ STREAM_SHARED = _shared(
     "true",
     "streams with equal filters read the newest part of the binlog from one dump",
 )
+STREAM_REACTOR = _shared(
+    "instance.stream.reactor",
+    kinds.switch(),
+    "true",
+    "the thread that answers clients reads the newest part of the binlog itself, while transactions are small",
+)
 STREAM_ACCOUNT_MAX = _shared(
     "instance.stream.account.max",
     kinds.whole(1, 10_000),

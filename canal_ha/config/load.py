@@ -572,6 +572,7 @@ class _ConfigFiles:
             stream_idle_s=get(keys.STREAM_IDLE),
             stream_max=get(keys.STREAM_MAX),
             stream_shared=get(keys.STREAM_SHARED),
+            stream_reactor=get(keys.STREAM_REACTOR),
             stream_account_max=get(keys.STREAM_ACCOUNT_MAX),
             read_max=get(keys.READ_MAX),
             read_account_max=get(keys.READ_ACCOUNT_MAX),

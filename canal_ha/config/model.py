@@ -281,6 +281,7 @@ class InstanceConfig:
     stream_idle_s: float = 300.0
     stream_max: int = 16
     stream_shared: bool = True
+    stream_reactor: bool = True
     stream_account_max: int = 16
     read_max: int = 8
     read_account_max: int = 4

@@ -39,6 +39,10 @@ class Feed(Protocol):
     def shared(self) -> bool:
         """Whether it follows a dump that other streams follow too."""
 
+    @property
+    def lent(self) -> bool:
+        """Whether the reactor reads it."""
+
     def start(self) -> None:
         """Begin to read; returns at once."""
 

@@ -102,6 +102,11 @@ class MergedFeed:
         return False
 
     @property
+    def lent(self) -> bool:
+        """See Feed."""
+        return False
+
+    @property
     def idle_at(self) -> float:
         """When the last of the sources said so."""
         return min(feed.idle_at for feed in self._feeds())

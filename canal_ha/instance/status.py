@@ -56,6 +56,7 @@ class StreamStatus:
     ack_time_ms: when the newest entry acknowledged was executed at the source, ms since 1970.
     transactions: transaction ends put into the ring.
     shared: whether it reads the newest part of the binlog from a dump that it shares with other streams.
+    lent: whether the thread that answers clients reads its dump.
     received_bytes: bytes received from the source since the stream opened. Those of a shared dump count for one of the
         streams that share it.
     sink_blocking_ms: how long the reader has waited for room in the ring, ms.
@@ -94,6 +95,7 @@ class StreamStatus:
     ack_time_ms: int = 0
     transactions: int = 0
     shared: bool = False
+    lent: bool = False
     received_bytes: int = 0
     sink_blocking_ms: int = 0
     ring_entries: int = 0

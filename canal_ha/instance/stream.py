@@ -709,6 +709,7 @@ class Stream:
             ack_time_ms=ring.ack_time_ms,
             transactions=sink.transactions,
             shared=feed.shared,
+            lent=feed.lent,
             received_bytes=feed.received_bytes,
             sink_blocking_ms=int(sink.blocked_ms),
             ring_entries=ring.put_seq - ring.ack_seq,

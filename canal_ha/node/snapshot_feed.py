@@ -99,6 +99,11 @@ class SnapshotFeed:
         return False
 
     @property
+    def lent(self) -> bool:
+        """See Feed."""
+        return False
+
+    @property
     def idle_at(self) -> float:
         """See Feed."""
         return self._dump.idle_at

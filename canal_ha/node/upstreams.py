@@ -397,7 +397,7 @@ class Upstreams:
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 
-        dump = Dump(config, route, reads=self._reads, **options)
+        dump = Dump(config, route, reads=self._reads if config.stream_reactor else None, **options)
         return dump
 
     def _met(self, now: Generation, server: str) -> bool:

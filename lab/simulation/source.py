@@ -248,7 +248,7 @@ class MemoryFeed:
     last_event_ms = 0
     idle = False
     idle_at = 0.0
-    shared = False
+    shared = lent = False
 
     def __init__(self, origin: MemoryOrigin, request: FeedRequest) -> None:
         self.request = request

@@ -31,7 +31,7 @@ class Source:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
-        self.shared = False
+        self.shared = self.lent = False
         self.stopped = 0
 
     def open(self, request: FeedRequest) -> Feed:

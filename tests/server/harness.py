@@ -68,7 +68,7 @@ class PushedFeed:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
-        self.shared = False
+        self.shared = self.lent = False
         self.started = False
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ class ReplayFeed:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
-        self.shared = False
+        self.shared = self.lent = False
         self._segments = tuple(segments)
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 

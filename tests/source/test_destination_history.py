@@ -534,7 +534,7 @@ class Failing:
 
     def __init__(self, store: HistoryStore) -> None:
         self.fails = False
-        self.shared = False
+        self.shared = self.lent = False
         self._store = store
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

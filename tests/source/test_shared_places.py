@@ -23,7 +23,7 @@ from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.positions.delivered import ExpectedTransactions
 from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.server.dump import MUCH_BYTES, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
+from canal_ha.source.server.dump import LONG_S, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
 from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
@@ -105,6 +105,11 @@ def stream_at(
     return dump_at(
         at(offset, consumed=consumed), accept, replica=replica("example", client_id), room=room, sharing=sharing
     )
+
+
+def lendable(**more: Any) -> Dump:
+    """Return a dump that the reactor may read."""
+    return dump_at(at(0), lambda new: None, replica=replica("example", 1), room=Roomy(), reads=READS, **more)
 
 
 def piece(dump: Dump, *outputs: Output, size: int = 10) -> tuple[bool, list[Output]]:
@@ -235,13 +240,13 @@ def test_the_reactor_never_waits_for_a_stream_that_joins() -> None:
 @pytest.mark.parametrize("size", [10, PIECE_BYTES])
 def test_the_reactor_goes_on_while_pieces_are_small(size: int) -> None:
     """Behind a whole piece, more waits."""
-    dump = dump_at(at(0), lambda new: None, replica=replica("example", 1), room=Roomy())
+    dump = lendable()
     assert piece(dump, transaction(0), size=size) == (size < PIECE_BYTES, [])
 
 
 def test_the_reactor_puts_no_large_event_together() -> None:
     """Over a slow line an event of 1 MiB comes in small parts, and would be decoded all at once."""
-    dump = dump_at(at(0), lambda new: None, replica=replica("example", 1), room=Roomy())
+    dump = lendable()
     dump._decoder.begun_bytes = PIECE_BYTES  # type: ignore[union-attr, misc]  # see Decoder
     assert piece(dump)[0]
     dump._decoder.begun_bytes = PIECE_BYTES + 1  # type: ignore[union-attr, misc]  # as above
@@ -250,24 +255,49 @@ def test_the_reactor_puts_no_large_event_together() -> None:
     assert not dump._lends()
 
 
-def test_a_source_whose_small_pieces_hold_much_is_not_lent_for_a_while() -> None:
+def test_a_source_whose_small_pieces_take_long_is_not_lent_for_a_while() -> None:
     """Rows of a table with hundreds of empty columns take milliseconds, and so do long GTID sets."""
-    now = [100.0]
-    dump = dump_at(
-        at(0), lambda new: None, replica=replica("example", 1), room=Roomy(), clock=lambda: now[0], reads=READS
-    )
+    now, used = [100.0], [0.0]
+    dump = lendable(clock=lambda: now[0], processor_s=lambda: used[0])
+
     dump._quiet = QUIET_CHUNKS
     assert dump._lends()
-    large = segment([Item(0, body=bytes(MUCH_BYTES)), Item(50, EntryKind.END)])
-    assert not piece(dump, large)[0]
-    for passed_s, lends in ((0.0, False), (NOT_LENT_S - 1, False), (1.0, True)):
+    dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
+    assert not piece(dump, transaction(0))[0]
+    dump._accept = lambda new: None
+    for passed_s, expected in ((0.0, False), (NOT_LENT_S - 1, False), (1.0, True)):
         now[0] += passed_s
-        dump._decode(iter(()), 10)
+        dump._decode(iter([transaction(100)]), 10)
         dump._quiet = QUIET_CHUNKS
-        assert dump._lends() is lends
-    dump._decode(iter([segment([Item(100, body=bytes(MUCH_BYTES)), Item(150, EntryKind.END)])]), 10)
+        assert dump._lends() is expected
+    dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
+    dump._decode(iter([transaction(200)]), 10)
     dump._quiet = QUIET_CHUNKS
     assert not dump._lends()
+
+
+def test_a_stream_that_may_join_a_shared_dump_is_not_lent() -> None:
+    """Only its own thread may join."""
+    dumps = SharedDumps(lambda kind, start, shared: Thread())
+    streams = [lendable(sharing=Sharing(dumps, "kind")) for _ in range(2)]
+    dumps.offer("kind", streams[0])
+    streams[0]._quiet = QUIET_CHUNKS
+    assert streams[0]._lends()
+    assert piece(streams[0], transaction(0))[0]
+    dumps.offer("kind", streams[1])
+    assert not streams[0]._lends()
+    assert not piece(streams[0], transaction(100))[0]
+
+
+def test_a_get_is_answered_before_the_rest_of_the_work() -> None:
+    """The client has its row while the stream still notes what it has delivered."""
+    order: list[str] = []
+    dump = lendable()
+    dump._accept = lambda new: order.append("accepted")
+    dump._answer = lambda: order.append(f"answered, {dump._resume.delivered_any}")
+    piece(dump, transaction(0))
+    assert order == ["accepted", "answered, False"]
+    assert dump._resume.delivered_any
 
 
 def test_a_transaction_larger_than_all_rings_separates_no_streams() -> None:

@@ -4,8 +4,8 @@ A dump's thread would have to wake up for each transaction, and then to wake up 
 the thread lends its socket and waits. The reactor receives a small piece, decodes it and answers, all in one step. It
 gives the socket back when more than a small piece waits, and before anything that may block.
 
-One transaction can reach hundreds of dumps. The reactor reads for a few milliseconds in each of its rounds; the sockets
-that are left are ready in the next round too.
+One transaction can reach hundreds of dumps. The reactor reads for a few milliseconds in each of its rounds. The sockets
+that are left wait in a queue, and come first in the next round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Protocol
 
 PIECE_BYTES = 4 * 1024  # received at once; usually some 0.1 ms of decoding
 ROUND_S = 0.005  # of each round of the reactor, and the last piece that begins
-GAP_S = 0.001  # without a piece: another round has begun
 
 _LOOK_S = 1.0  # at whether the reactor still runs
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -40,6 +39,8 @@ class ReadingReactor(Protocol):
 
     def removeReader(self, reader: object, /) -> None: ...
 
+    def callLater(self, delay: float, call: Callable[..., object], /) -> object: ...
+
 
 class ReactorReads:
     """The sockets that one reactor reads for dumps. See the module."""
@@ -51,7 +52,7 @@ class ReactorReads:
         self._calls: deque[Callable[[], object]] = deque()
         self._round = 0
         self._used_s = 0.0  # of the round
-        self._ended_at = 0.0  # when the last piece was decoded
+        self._left: deque[_Lent] = deque()  # for the next round
 
     # ---- any thread
 
@@ -74,42 +75,57 @@ class ReactorReads:
         lent = _Lent(self, self._reactor, sock, eat)
         self._reactor.callFromThread(lent.begin)
         while not lent.given_back.wait(max(0.0, lent.heard_at + silent_s - time.monotonic())):
-            if time.monotonic() >= lent.heard_at + silent_s:
-                return self._take_back(lent, sock)
-        lent.raise_error()
-        return True
-
-    def _take_back(self, lent: _Lent, sock: socket) -> bool:
-        """Take back a socket from which the reactor has heard nothing for too long. Return whether bytes came late."""
-        heard_at = lent.heard_at
-        self._reactor.callFromThread(lent.give_back)
-        while not lent.given_back.wait(_LOOK_S):
-            if not self._reactor.running:
+            self._reactor.callFromThread(lent.take_back, silent_s)
+            if not lent.given_back.wait(_LOOK_S) and not self._reactor.running:
                 return False  # it stopped before it began to read, and will never give the socket back
         lent.raise_error()
-        return lent.heard_at > heard_at or something_waits(sock)
+        return not lent.taken_back or something_waits(sock)
 
     # ---- the reactor's thread
 
     def admits(self, lent: _Lent) -> bool:
-        """Whether a socket that is ready may be read in this round. Each round asks once for each socket."""
-        if lent.asked_in == self._round or time.monotonic() - self._ended_at > GAP_S:
-            self._round += 1
-            self._used_s = 0.0
+        """Whether a socket that is ready may be read now. If not, the next round reads it."""
+        if not self._left and lent.asked_in == self._round:  # each round asks once for each socket
+            self._begin_round()
         lent.asked_in = self._round
-        return self._used_s < ROUND_S
+        if not self._left and self._used_s < ROUND_S:
+            return True
+        if not lent.left:
+            self._leave(lent)
+        return False
+
+    def _begin_round(self) -> None:
+        self._round += 1
+        self._used_s = 0.0
+
+    def _leave(self, lent: _Lent) -> None:
+        if not self._left:
+            self._reactor.callLater(0, self._read_left)
+        lent.left = True
+        self._left.append(lent)
+
+    def _read_left(self) -> None:
+        """Begin a round with the sockets that the last one has left."""
+        self._begin_round()
+        left, self._left = self._left, deque()
+        while left and self._used_s < ROUND_S:
+            lent = left.popleft()
+            lent.left = False
+            lent.asked_in = self._round
+            lent.read()
+        for lent in left:
+            self._leave(lent)
 
     def decode(self, lent: _Lent, piece: bytes) -> bool:
         """Decode a piece and make the calls that are left. Return whether the reactor goes on to read the socket."""
-        began_at = time.monotonic()
+        began_s = time.monotonic()
         self._decoding = threading.get_ident()
         try:
             goes_on = lent.eat(piece)
         finally:
             self.answer()
             self._decoding = 0
-            self._ended_at = time.monotonic()
-            self._used_s += self._ended_at - began_at
+            self._used_s += time.monotonic() - began_s
         return goes_on
 
     def answer(self) -> None:
@@ -122,14 +138,16 @@ class ReactorReads:
 
 
 class _Lent:
-    """One socket, as Twisted's IReadDescriptor. Everything but `given_back` is the reactor's thread's."""
+    """One socket, as Twisted's IReadDescriptor. Its thread reads the public attributes."""
 
     def __init__(
         self, reads: ReactorReads, reactor: ReadingReactor, sock: socket, eat: Callable[[bytes], bool]
     ) -> None:
         self.given_back = threading.Event()
+        self.taken_back = False  # because nothing was heard
         self.heard_at = time.monotonic()
         self.asked_in = -1
+        self.left = False  # for the next round
         self.eat = eat
         self._reads = reads
         self._reactor = reactor
@@ -159,6 +177,12 @@ class _Lent:
             self._reactor.removeReader(self)
             self.given_back.set()
 
+    def take_back(self, silent_s: float) -> None:
+        """Give it back if nothing was heard for so long."""
+        if not self.given_back.is_set() and time.monotonic() >= self.heard_at + silent_s:
+            self.taken_back = True
+            self.give_back()
+
     def fileno(self) -> int:
         """See IReadDescriptor."""
         return self._descriptor
@@ -169,7 +193,12 @@ class _Lent:
 
     def doRead(self) -> None:
         """See IReadDescriptor."""
-        if not self._reads.admits(self):
+        if self._reads.admits(self):
+            self.read()
+
+    def read(self) -> None:
+        """Receive a piece, if there is one, and decode it."""
+        if self.given_back.is_set():
             return
         try:
             piece = self._socket.recv(PIECE_BYTES)

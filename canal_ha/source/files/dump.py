@@ -74,7 +74,7 @@ class LocalDump:
         self.last_event_ms = 0
         self.idle = False
         self.idle_at = 0.0
-        self.shared = False
+        self.shared = self.lent = False
         self._config = config
         self._directory = local.directory
         self._make_decoder = make_decoder

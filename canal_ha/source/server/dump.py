@@ -50,8 +50,8 @@ from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
 QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
-MUCH_BYTES = 256 * 1024  # of entries from a small chunk, which take milliseconds: wide tables, long GTID sets
-NOT_LENT_S = 10.0  # after that
+LONG_S = 0.003  # of processor time for a small chunk: tables with hundreds of columns, long GTID sets
+NOT_LENT_S = 60.0  # after that
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
@@ -204,6 +204,7 @@ class Dump:
     idle_at: `clock` when the source last said so without a delay in a buffer.
     heard_at: `clock` when bytes last came.
     shared: whether it follows a shared dump.
+    lent: whether the reactor reads its socket.
     """
 
     def __init__(
@@ -225,6 +226,7 @@ class Dump:
         reads: ReactorReads | None = None,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
+        processor_s: Callable[[], float] = time.thread_time,
     ) -> None:
         """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread, and
         all but `route` on the reactor's thread too. It calls `accept` on the thread of a shared dump while it follows
@@ -246,6 +248,7 @@ class Dump:
         reads: reads the socket while little comes, if there is `room` or `lead`; None: the dump's thread always does.
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
+        processor_s: how much processor time the thread has used, seconds.
         """
         self.decoded: LogPosition | None = start
         self.received_bytes = 0
@@ -254,6 +257,7 @@ class Dump:
         self.idle_at = 0.0
         self.heard_at = 0.0
         self.shared = False
+        self.lent = False
         self._ready_at = 0.0  # when the thread was last ready for more bytes
         self._config = config
         self._source = config.master
@@ -265,7 +269,7 @@ class Dump:
         self._lead = lead
         self._reads = reads
         self._quiet = 0  # small chunks in a row that held nothing that may block
-        self._taken_bytes = 0  # of entries, from this chunk
+        self._began_s = 0.0  # to decode a chunk, by `processor_s`
         self._not_lent_until = 0.0
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
@@ -279,6 +283,7 @@ class Dump:
         self._large_event = 0  # the number of the large event that may be received
         self._placed = False  # whether it has a place in `large`
         self._clock = clock
+        self._processor_s = processor_s
         self._resume = Resume(start)
         self._start = start
         self._began_at = start
@@ -570,12 +575,12 @@ class Dump:
     def _heard(self, count: int) -> None:
         self.heard_at = self._clock()
         self.received_bytes += count
-        self._taken_bytes = 0
+        self._began_s = self._processor_s()
 
     def _ready(self, count: int) -> None:
         """A chunk of so many bytes is decoded."""
         self._ready_at = self._clock()
-        if count < SMALL_BYTES and self._taken_bytes > MUCH_BYTES:
+        if count < SMALL_BYTES and self._processor_s() - self._began_s > LONG_S:
             self._not_lent_until = self._ready_at + NOT_LENT_S
 
     def _pass(self, output: Output, gtid: str) -> None:
@@ -611,12 +616,14 @@ class Dump:
         room = self._lead or self._ring_room
         assert room is not None
         room.patient = False
+        self.lent = True
         if not self._lead:  # a shared dump is in the middle of its followers
             self._answer = self._reads.answer
         try:
             heard = self._reads.read(sock, partial(self._eat_piece, sock), silent_s)
         finally:
             room.patient = True
+            self.lent = False
             self._answer = lambda: None
         self._quiet = 0
         rest, self._rest = self._rest, None
@@ -752,7 +759,6 @@ class Dump:
 
     def _deliver(self, segment: Segment) -> None:
         self.idle = False
-        self._taken_bytes += segment.ends[-1]
         fresh = self._resume.new(segment)
         if fresh is None:
             return
