@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -23,6 +23,13 @@ from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotRequest, SnapshotState
 
 T = TypeVar("T")
+
+
+class _Start(NamedTuple):
+    """A start under way, and the requests that wait for it."""
+
+    instance: Instance
+    waiting: list[Deferred[None]]
 
 
 class Embedded:
@@ -48,7 +55,7 @@ class Embedded:
         """
         self.batch_ids = batch_ids or BatchIds()
         self._running: dict[str, Instance] = {}
-        self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
+        self._starting: dict[str, _Start] = {}
         self._endings = Endings()
         self._demand = demand
         self._configured = configured
@@ -64,7 +71,7 @@ class Embedded:
         for that too, even if this call is cancelled meanwhile.
         """
         destination = instance.config.destination
-        self._starting[destination] = []
+        self._starting[destination] = _Start(instance, [])
         try:
             await self._endings.over(destination)
             await instance.start()
@@ -78,7 +85,7 @@ class Embedded:
 
     def _started(self, result: T, destination: str) -> T:
         """Wake everybody who waits for the start. Return the result, for a chain of callbacks."""
-        for waiting in self._starting.pop(destination):
+        for waiting in self._starting.pop(destination).waiting:
             if not waiting.called:  # the connection may have cancelled it
                 waiting.callback(None)
         return result
@@ -86,8 +93,11 @@ class Embedded:
     async def stop(self, destination: str, *, flush: bool = True) -> None:
         """Stop serving first, then stop the instance. Unknown destinations are no error.
 
-        A start under way ends first: a caller that wants it to end early cancels it.
+        A start under way ends first, and waits no longer for its source. A caller that wants it to end earlier cancels
+        it.
         """
+        if destination in self._starting:
+            self._starting[destination].instance.hurry()
         await self._start_of(destination)
         instance = self._running.pop(destination, None)
         if instance:
@@ -110,6 +120,11 @@ class Embedded:
     def destinations(self) -> tuple[str, ...]:
         """The names of the instances here."""
         return tuple(self._running)
+
+    @property
+    def starting(self) -> tuple[str, ...]:
+        """The names of the instances that are starting here."""
+        return tuple(self._starting)
 
     @property
     def instances(self) -> tuple[Instance, ...]:
@@ -217,7 +232,7 @@ class Embedded:
         """Wait until a start under way has succeeded or failed."""
         if destination in self._starting:
             waiting: Deferred[None] = Deferred()
-            self._starting[destination].append(waiting)
+            self._starting[destination].waiting.append(waiting)
             await waiting
 
     async def _demanded(self, identity: ClientIdentity) -> None:

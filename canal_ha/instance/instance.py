@@ -14,6 +14,7 @@ from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
+from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
@@ -70,6 +71,7 @@ from canal_ha.model.snapshot import (
 T = TypeVar("T")
 
 HEALTH_PERIOD_S = 5.0
+FIRST_LOOK_S = 5.0  # how long the first start of a destination waits for its source
 PARKING_PERIOD_S = 1.0
 WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
 KEEP_WITHIN_S = 10.0  # the choice of a server, before a switch
@@ -154,6 +156,8 @@ class Instance:
         self._paces = FeedPaces(reactor.seconds)
         self._wakes = RoundQueue(reactor)
         self._newest: LogPosition | None = None
+        self._first_seen: LogPosition | None = None  # where the source stood first, until a client has a cursor
+        self._first_look: Deferred[None] = Deferred()  # the start waits for it
         self._source_error = ""
         self._write_error = ""
         self._flushed_at = reactor.seconds()
@@ -171,7 +175,11 @@ class Instance:
     # ---- life
 
     async def start(self) -> None:
-        """Load the cursors and begin to serve. Streams open when their clients ask. Raises MetaUnreadable."""
+        """Load the cursors and begin to serve. Streams open when their clients ask. Raises MetaUnreadable.
+
+        When this returns, a client that begins later misses nothing that comes from now on. So the first start of a
+        destination waits until the source has told where it stands, but not long for one that does not answer.
+        """
         await self.meta.load()
         if self.meta.unreadable:
             self._unreadable_told = True
@@ -183,11 +191,20 @@ class Instance:
             await self._run_blocking(lambda: switch.begin(cursors, self.meta.servers, self._keep_servers))
         for identity in self.meta.clients():
             self._stream(identity)
+        if self._has_begun or self.meta.start is not None:
+            self.hurry()
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
         self._every(PARKING_PERIOD_S, self._watch)
         self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)
+        with suppress(defer.TimeoutError):
+            await self._first_look.addTimeout(FIRST_LOOK_S, cast(IReactorTime, self._reactor))
         self._log.event(self.config.destination, "instance.started", clients=len(self._streams))
+
+    def hurry(self) -> None:
+        """Let the start wait for the source no longer, because it has answered, or need not, or a stop is to come."""
+        if not self._first_look.called:
+            self._first_look.callback(None)
 
     async def stop(self, *, flush: bool = True) -> None:
         """End every stream, then make the cursors durable, unless this node no longer owns them."""
@@ -317,6 +334,8 @@ class Instance:
                     if snapshot.tables:
                         start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
             await self.meta.subscribe(replace(identity, within=ANYTHING, account=""), start)
+            if start is not None:
+                self._first_seen = None
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
         self._check()
@@ -811,33 +830,66 @@ class Instance:
         The first client begins where the source stood when the destination first ran. Later ones begin at its end. A
         client without a cursor has not begun: its node in ZooKeeper exists as soon as its process looks for the node.
         """
-        kept = None if self.meta.cursors() else self.meta.start
-        return await self._run_blocking(lambda: self._origin.view.start(kept))
+        kept = self._kept_start
+        start = await self._run_blocking(lambda: self._origin.view.start(kept))
+        if kept is None and (seen := self._kept_start) is not None:  # a look was answered meanwhile
+            start = await self._run_blocking(lambda: self._origin.view.start(seen))
+        return start
+
+    @property
+    def _kept_start(self) -> LogPosition | None:
+        """Where the first client begins, durable or not; None if a client has begun, or if nobody knows yet."""
+        return None if self.meta.cursors() else self.meta.start or self._first_seen
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether any client has a cursor, as far as the store can be read."""
+        return bool(self.meta.cursors() or self.meta.unreadable)
 
     async def _look_at_source(self) -> None:
-        """Ask where the binlog ends. Until there is a client, keep the first answer as the start of the first one."""
+        """Ask where the binlog ends, and look after the table history."""
+        seen = await self._see_newest()
+        if seen is not None:
+            await self._keep_start(seen)
+        self.hurry()
+        if seen is not None:
+            await self._keep_house()
+
+    async def _see_newest(self) -> LogPosition | None:
+        """Ask where the binlog ends. Return None, after a report, if the source does not answer."""
         try:
             self._newest = await self._run_blocking(self._origin.view.newest)
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
             self._source_error = str(error)
-            return
+            return None
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        begun = self.meta.cursors() or self.meta.unreadable
-        if not self._stopped and not begun and self.meta.start is None:
-            try:
-                await self.meta.keep_start(self._newest)
-                if self._start_unwritten:
-                    self._start_unwritten = False
-                    self._log.event(self.config.destination, "start.written_again")
-            except MetaWriteFailed as error:
-                self._start_unwritten = True
-                self._log.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
-            except Fenced as error:
-                self._claim.lost(error)
+        return self._newest
+
+    async def _keep_start(self, seen: LogPosition) -> None:
+        """Until there is a client, keep the first answer of the source as the start of the first one."""
+        if self._has_begun:
+            self._first_seen = None
+            return
+        if self._stopped or self.meta.start is not None:
+            return
+        self._first_seen = self._first_seen or seen
+        try:
+            await self.meta.keep_start(self._first_seen)
+            if self._start_unwritten:
+                self._start_unwritten = False
+                self._log.event(self.config.destination, "start.written_again")
+        except MetaWriteFailed as error:
+            self._start_unwritten = True
+            self._log.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
+        except Fenced as error:
+            self._claim.lost(error)
+
+    async def _keep_house(self) -> None:
+        """Look after the table history, and ask how long the source keeps what clients need."""
         start = self.meta.start
         needed = self.meta.cursors() or (() if start is None else (start,))
         known = None if self.meta.unreadable else needed
@@ -881,7 +933,11 @@ class Instance:
         error = failure.value
         trace = failure.getTraceback()
         self._log.event(self.config.destination, "instance.broken", error=repr(error), trace=trace, alarm=True)
-        self._claim.lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
+        broke = CanalError(f"destination:{self.config.destination} gave up: {error!r}")
+        if self._first_look.called:
+            self._claim.lost(broke)
+        else:
+            self._first_look.errback(broke)  # the start fails
 
 
 def _as_deferred(call: Callable[[], object]) -> Callable[[], object]:

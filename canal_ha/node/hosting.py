@@ -143,9 +143,10 @@ class Hosting:
             await self._embedded.stop(destination)
 
     async def stop_all(self) -> None:
-        """Stop every instance here, in good order. Wait for those that are stopping already."""
+        """Stop every instance here, also those that are starting, in good order. Wait for those that are stopping."""
         self._stopping = True
-        stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in self._embedded.destinations]
+        here = {*self._embedded.destinations, *self._embedded.starting}
+        stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in sorted(here)]
         stops += [self.ended(destination) for destination in self._endings.destinations]
         await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
         self._assembly.close()

@@ -154,8 +154,9 @@ class Node:
         if self._cluster:
             await self._cluster.start()
             self._warn_of_open_znodes()
-        for instance in self._config.destinations:
-            await self.begin(instance)
+        await together(*(self.begin(instance) for instance in self._config.destinations))
+        if self._stopping:
+            return
         self._scan.start(self._config.refused)
         self._accounts.start()
         self._client_certificates.start()
@@ -486,8 +487,7 @@ class Node:
             self._service.start()
         self._hosting.halted = False
         LOG.info("node.serving", by="canal's admin protocol")
-        for destination in tuple(self.configured):
-            await self._begin_again(destination)
+        await together(*(self._begin_again(destination) for destination in tuple(self.configured)))
 
     async def renew(self, destination: str) -> None:
         """See NodeServing."""

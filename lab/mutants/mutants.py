@@ -194,7 +194,9 @@ MUTANTS = (
         "",
         promise="cursor-never-back",
     ),
-    Mutant("kept start ignored", INSTANCE, "kept = None if self.meta.cursors() else self.meta.start", "kept = None"),
+    Mutant(
+        "kept start ignored", INSTANCE, "None if self.meta.cursors() else self.meta.start or self._first_seen", "None"
+    ),
     Mutant(
         "cursors not loaded",
         META,

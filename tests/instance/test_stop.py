@@ -110,6 +110,7 @@ class Bench:
         self.lease = Lease()
         self.held: list[Deferred[Any]] | None = None  # calls that the pool does not get to
         self.store = Store(snapshot)
+        self.view = Begins()
         self.embedded = Embedded()
         OpenFeeds.open.clear()
         self._heard = Heard()
@@ -130,7 +131,7 @@ class Bench:
 
         return Instance(
             self._config,
-            PlainOrigin(Begins(), open_feed),
+            PlainOrigin(self.view, open_feed),
             lambda edits: self.store,
             self.lease,
             self.clock,
@@ -161,7 +162,14 @@ class Bench:
 
 
 class Begins(NoRows):
-    """A source that begins at a kept start."""
+    """A source that begins at a kept start. Its binlog grows when the test moves `end`."""
+
+    def __init__(self) -> None:
+        self.end = super().newest()
+
+    def newest(self) -> LogPosition:
+        """See SourceView."""
+        return self.end
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         """See SourceView."""

@@ -49,6 +49,20 @@ def test_a_node_stops_in_time_while_its_source_hangs_and_clients_subscribe(zooke
         assert took_s < 10
 
 
+def test_a_node_stops_in_time_while_a_destination_first_starts_and_its_source_hangs() -> None:
+    """The start waits for the source, but not when the node stops."""
+    with MariaDB() as source:
+        source.pause()
+        with Node({"example": follow(source)}, wait_for=()) as node:
+            assert not node.running()
+            began = time.monotonic()
+            node.stop()
+            took_s = time.monotonic() - began
+            assert node.exit_code == 0
+            assert took_s < 3
+            assert "instance.stopped" in node.log_file("example")
+
+
 def test_a_client_that_reads_nothing_does_not_delay_the_hand_over(
     zookeeper: ZooKeeper, mariadb: MariaDB, database: str
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from canal_ha.errors import ServerRefused
 from lab import MySQL, Node, follow
+from lab.proxy import Network
 from tests.node.following import column, destination_of, following, read, silence, stream_of
 from tests.node.site import Site
 from tests.waiting import until
@@ -48,8 +49,8 @@ def site(mysql: MySQL) -> Iterator[Site]:
 
 def test_the_first_client_begins_where_the_source_stood(site: Site) -> None:
     """The first client gets rows that were written before it connected; a second client id begins at the end."""
-    until(lambda: destination_of(site.node, "fresh")["newest"], what="the first look at the source")
-    until((site.node.conf / "fresh" / "parse.dat").exists, what="the start kept in a file")
+    assert destination_of(site.node, "fresh")["newest"]
+    assert (site.node.conf / "fresh" / "parse.dat").exists()
     site.insert("early", 100, 101)
     with following(site.node, "fresh") as first, following(site.node, "fresh", 1002) as second:
         assert not (site.node.conf / "fresh" / "parse.dat").exists()
@@ -58,6 +59,21 @@ def test_the_first_client_begins_where_the_source_stood(site: Site) -> None:
         silence(second, 0.5)
         site.insert("early", 102)
         assert column(read(first, 1)) == column(read(second, 1)) == [102]
+
+
+def test_rows_written_as_soon_as_a_node_runs_reach_the_first_client_also_from_a_slow_source(mysql: MySQL) -> None:
+    """A destination is not shown as running before its node knows where the source stood."""
+    schema = f"slow_{os.getpid()}"
+    mysql.execute(f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t (id int PRIMARY KEY)")
+    with Network() as network:
+        link = network.link(mysql.port)
+        link.delay(0.03)
+        settings = {"canal.instance.master.address": link.address, "canal.instance.filter.regex": rf"{schema}\\..*"}
+        with Node({"slow": follow(mysql, settings)}) as node:
+            mysql.execute(f"INSERT INTO {schema}.t VALUES (1)")
+            with following(node, "slow") as client:
+                mysql.execute(f"INSERT INTO {schema}.t VALUES (2)")
+                assert column(read(client, 2)) == [1, 2]
 
 
 def test_a_configured_position_wins(site: Site) -> None:
