@@ -164,7 +164,7 @@ class Referee:
         self._running: dict[str, tuple[Node, Instance]] = {}
         self._acked: dict[tuple[str, int], tuple[Instance, int]] = {}  # what the running instance let it acknowledge
         self._stopping: dict[str, tuple[Node, Instance, float]] = {}
-        self._kept_start: dict[str, tuple[int, float]] = {}  # with the time when it became durable
+        self._kept_start: dict[str, int] = {}
         # the configured master, or what an operator's switch has chosen
         self._chosen: dict[str, Server | None] = {name: source.servers[0] for name, source in sources.items()}
         self._had_client: set[str] = set()
@@ -250,8 +250,7 @@ class Referee:
                 self.consumer(destination, int(parts[5])).filter = ""
             elif name == "parse" and not isinstance(operation, Delete) and session_id:
                 position = LogPosition.from_json(operation.data.decode())  # type: ignore[union-attr]  # not a Check
-                row = self._sources[destination].row(position)
-                self._kept_start.setdefault(destination, (row, self._world.seconds()))
+                self._kept_start.setdefault(destination, self._sources[destination].row(position))
             elif name == "running" and len(parts) == 6 and isinstance(operation, Delete):
                 self._released(destination, session_id)
             elif name == "running" and len(parts) == 6 and isinstance(operation, Create | SetData):
@@ -287,8 +286,8 @@ class Referee:
         before = consumer.durable
         if before is None or not consumer.answered:
             self._begins(consumer, row)
-            kept, kept_at = self._kept_start.get(destination, (row, 0.0))
-            if destination not in self._had_client and row != kept and self._world.seconds() > kept_at + 0.1:
+            kept = self._kept_start.get(destination, row)
+            if destination not in self._had_client and row != kept:
                 self.broke("first-start-kept", f"{where}: begins behind row {row}, row {kept} was kept")
             self._had_client.add(destination)
             return
