@@ -23,7 +23,7 @@ from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.positions.delivered import ExpectedTransactions
 from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.server.dump import LONG_S, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
+from canal_ha.source.server.dump import FAST_BYTES, LONG_S, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
 from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
@@ -274,6 +274,26 @@ def test_a_source_whose_small_pieces_take_long_is_not_lent_for_a_while() -> None
     dump._decode(iter([transaction(200)]), 10)
     dump._quiet = QUIET_CHUNKS
     assert not dump._lends()
+
+
+def test_a_source_that_sends_much_in_small_chunks_is_not_lent() -> None:
+    """A stream that catches up as fast as its source can send takes less processor time on its thread."""
+    now = [100.0]
+    dump = lendable(clock=lambda: now[0])
+
+    def goes_on(passed_s: float) -> bool:
+        found = False
+        for _ in range(20):
+            now[0] += passed_s / 20
+            found, _ = piece(dump, size=PIECE_BYTES - 1)
+        return found
+
+    assert goes_on(2.0)
+    assert not goes_on(20 * PIECE_BYTES / (2 * FAST_BYTES))
+    dump._quiet = QUIET_CHUNKS
+    assert not dump._lends()
+    assert goes_on(2.0)
+    assert dump._lends()
 
 
 def test_a_stream_that_may_join_a_shared_dump_is_not_lent() -> None:

@@ -52,6 +52,8 @@ SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread w
 QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
 LONG_S = 0.003  # of processor time for a small chunk: tables with hundreds of columns, long GTID sets
 NOT_LENT_S = 60.0  # after that
+FAST_BYTES = 4 << 20  # a second, above which large chunks on a thread take less processor time
+RATE_S, RATE_BYTES = 0.1, 1 << 16  # the rate is known after so long or so much
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
@@ -271,6 +273,9 @@ class Dump:
         self._quiet = 0  # small chunks in a row that held nothing that may block
         self._began_s = 0.0  # to decode a chunk, by `processor_s`
         self._not_lent_until = 0.0
+        self._rate_since = 0.0
+        self._rate_bytes = 0  # since then
+        self._fast = False  # whether more than FAST_BYTES came a second
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
@@ -575,6 +580,11 @@ class Dump:
     def _heard(self, count: int) -> None:
         self.heard_at = self._clock()
         self.received_bytes += count
+        self._rate_bytes += count
+        passed_s = self.heard_at - self._rate_since
+        if passed_s >= RATE_S or self._rate_bytes >= RATE_BYTES:
+            self._fast = self._rate_bytes > FAST_BYTES * passed_s
+            self._rate_since, self._rate_bytes = self.heard_at, 0
         self._began_s = self._processor_s()
 
     def _ready(self, count: int) -> None:
@@ -634,7 +644,9 @@ class Dump:
     def _may_lend(self) -> bool:
         """Whether nothing is known that the reactor would have to wait for, or that takes long."""
         assert self._decoder is not None
-        if self._decoder.begun_bytes > PIECE_BYTES or self._ready_at < self._not_lent_until or self._has_to_wait():
+        if self._decoder.begun_bytes > PIECE_BYTES or self._fast or self._ready_at < self._not_lent_until:
+            return False
+        if self._has_to_wait():
             return False
         sharing = self._sharing
         return not sharing or self._ready_at < self._alone_until or not sharing.dumps.several(sharing.kind)
