@@ -15,7 +15,8 @@ from canal_ha.errors import SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import TableSchema
-from canal_ha.source.server.dump import SMALL_BYTES, DumpStarted
+from canal_ha.source.server.calm import SMALL_BYTES
+from canal_ha.source.server.dump import DumpStarted
 from lab import MySQL, SqlServer
 from tests.running_reactor import Blocked, running_reactor
 from tests.source.reading import ColumnsOfMetadata, Reading, newest

@@ -23,7 +23,8 @@ from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.positions.delivered import ExpectedTransactions
 from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.server.dump import FAST_BYTES, LONG_S, NOT_LENT_S, QUIET_CHUNKS, Dump, Room, Sharing
+from canal_ha.source.server.calm import FAST_BYTES, LONG_S, NOT_LENT_S, QUIET_CHUNKS, Calm
+from canal_ha.source.server.dump import Dump, Room, Sharing
 from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
@@ -251,16 +252,16 @@ def test_the_reactor_puts_no_large_event_together() -> None:
     assert piece(dump)[0]
     dump._decoder.begun_bytes = PIECE_BYTES + 1  # type: ignore[union-attr, misc]  # as above
     assert not piece(dump)[0]
-    dump._quiet = 100
+    dump._calm._quiet = 100
     assert not dump._lends()
 
 
 def test_a_source_whose_small_pieces_take_long_is_not_lent_for_a_while() -> None:
     """Rows of a table with hundreds of empty columns take milliseconds, and so do long GTID sets."""
     now, used = [100.0], [0.0]
-    dump = lendable(clock=lambda: now[0], processor_s=lambda: used[0])
+    dump = lendable(clock=lambda: now[0], calm=Calm(lambda: used[0]))
 
-    dump._quiet = QUIET_CHUNKS
+    dump._calm._quiet = QUIET_CHUNKS
     assert dump._lends()
     dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
     assert not piece(dump, transaction(0))[0]
@@ -268,11 +269,11 @@ def test_a_source_whose_small_pieces_take_long_is_not_lent_for_a_while() -> None
     for passed_s, expected in ((0.0, False), (NOT_LENT_S - 1, False), (1.0, True)):
         now[0] += passed_s
         dump._decode(iter([transaction(100)]), 10)
-        dump._quiet = QUIET_CHUNKS
+        dump._calm._quiet = QUIET_CHUNKS
         assert dump._lends() is expected
     dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
     dump._decode(iter([transaction(200)]), 10)
-    dump._quiet = QUIET_CHUNKS
+    dump._calm._quiet = QUIET_CHUNKS
     assert not dump._lends()
 
 
@@ -290,7 +291,7 @@ def test_a_source_that_sends_much_in_small_chunks_is_not_lent() -> None:
 
     assert goes_on(2.0)
     assert not goes_on(20 * PIECE_BYTES / (2 * FAST_BYTES))
-    dump._quiet = QUIET_CHUNKS
+    dump._calm._quiet = QUIET_CHUNKS
     assert not dump._lends()
     assert goes_on(2.0)
     assert dump._lends()
@@ -301,7 +302,7 @@ def test_a_stream_that_may_join_a_shared_dump_is_not_lent() -> None:
     dumps = SharedDumps(lambda kind, start, shared: Thread())
     streams = [lendable(sharing=Sharing(dumps, "kind")) for _ in range(2)]
     dumps.offer("kind", streams[0])
-    streams[0]._quiet = QUIET_CHUNKS
+    streams[0]._calm._quiet = QUIET_CHUNKS
     assert streams[0]._lends()
     assert piece(streams[0], transaction(0))[0]
     dumps.offer("kind", streams[1])

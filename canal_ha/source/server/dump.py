@@ -1,7 +1,8 @@
 """The source thread of one stream: connect, check, dump, decode, deliver; reconnect when the connection breaks.
 
 `Dump` starts one thread and runs on it, except `start`, `stop`, `join`, `reroute` and reading the attributes that show
-its progress. mysql-replication speaks the protocol; reconnecting is done here, not by the library.
+its progress. At the end of the binlog it lends its socket to the reactor, and waits. mysql-replication speaks the
+protocol; reconnecting is done here, not by the library.
 """
 
 from __future__ import annotations
@@ -46,14 +47,9 @@ from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.row_hashes import with_hashed_rows
 from canal_ha.source.positions.scan import Scanner
+from canal_ha.source.server.calm import SMALL_BYTES, Calm
 from canal_ha.source.server.shared import SharedDump, SharedDumps
 
-SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
-QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
-LONG_S = 0.003  # of processor time for a small chunk: tables with hundreds of columns, long GTID sets
-NOT_LENT_S = 60.0  # after that
-FAST_BYTES = 4 << 20  # a second, above which large chunks on a thread take less processor time
-RATE_S, RATE_BYTES = 0.1, 1 << 16  # the rate is known after so long or so much
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
 
@@ -228,7 +224,7 @@ class Dump:
         reads: ReactorReads | None = None,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
-        processor_s: Callable[[], float] = time.thread_time,
+        calm: Calm | None = None,
     ) -> None:
         """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread, and
         all but `route` on the reactor's thread too. It calls `accept` on the thread of a shared dump while it follows
@@ -250,7 +246,7 @@ class Dump:
         reads: reads the socket while little comes, if there is `room` or `lead`; None: the dump's thread always does.
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
-        processor_s: how much processor time the thread has used, seconds.
+        calm: tells when the reactor may read; None makes one.
         """
         self.decoded: LogPosition | None = start
         self.received_bytes = 0
@@ -270,12 +266,7 @@ class Dump:
         self._sharing = sharing
         self._lead = lead
         self._reads = reads
-        self._quiet = 0  # small chunks in a row that held nothing that may block
-        self._began_s = 0.0  # to decode a chunk, by `processor_s`
-        self._not_lent_until = 0.0
-        self._rate_since = 0.0
-        self._rate_bytes = 0  # since then
-        self._fast = False  # whether more than FAST_BYTES came a second
+        self._calm = calm or Calm()
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
@@ -288,7 +279,6 @@ class Dump:
         self._large_event = 0  # the number of the large event that may be received
         self._placed = False  # whether it has a place in `large`
         self._clock = clock
-        self._processor_s = processor_s
         self._resume = Resume(start)
         self._start = start
         self._began_at = start
@@ -510,7 +500,7 @@ class Dump:
             if connection.open:
                 connection.close()
         self._decoder = self._connected = self._session = self._rest = None
-        self._quiet = 0
+        self._calm.interrupted()
         self._leave()
 
     def _eat(self, data: memoryview) -> list[bytes]:
@@ -552,14 +542,13 @@ class Dump:
         self._heard(count)
         packets: list[bytes] = []
         decoder = self._decoder
-        self._quiet = self._quiet + 1 if count < SMALL_BYTES else 0
         for output in outputs:
             self._leave_if_decoded(decoder)
             match output:
                 case Segment():
                     self._deliver(output)
                 case MayBlock():
-                    self._quiet = 0
+                    self._calm.interrupted()
                 case RawPacket():
                     packets.append(output.payload)
                 case SourceFormat():
@@ -580,18 +569,12 @@ class Dump:
     def _heard(self, count: int) -> None:
         self.heard_at = self._clock()
         self.received_bytes += count
-        self._rate_bytes += count
-        passed_s = self.heard_at - self._rate_since
-        if passed_s >= RATE_S or self._rate_bytes >= RATE_BYTES:
-            self._fast = self._rate_bytes > FAST_BYTES * passed_s
-            self._rate_since, self._rate_bytes = self.heard_at, 0
-        self._began_s = self._processor_s()
+        self._calm.began(count, self.heard_at)
 
     def _ready(self, count: int) -> None:
         """A chunk of so many bytes is decoded."""
         self._ready_at = self._clock()
-        if count < SMALL_BYTES and self._processor_s() - self._began_s > LONG_S:
-            self._not_lent_until = self._ready_at + NOT_LENT_S
+        self._calm.ended(count, self._ready_at)
 
     def _pass(self, output: Output, gtid: str) -> None:
         """Note how far the binlog is read. gtid: the set executed so far."""
@@ -618,7 +601,7 @@ class Dump:
 
     def _lends(self) -> bool:
         """Whether the reactor is to read from now on."""
-        return self._reads is not None and self._quiet >= QUIET_CHUNKS and self._may_lend()
+        return self._reads is not None and self._calm.reached(self._ready_at) and self._may_lend()
 
     def _lend(self, sock: socket, silent_s: float) -> list[bytes] | None:
         """Let the reactor read, and go on where it stopped. Return None if the source was silent for too long."""
@@ -635,18 +618,16 @@ class Dump:
             room.patient = True
             self.lent = False
             self._answer = lambda: None
-        self._quiet = 0
+        self._calm.interrupted()
         rest, self._rest = self._rest, None
         if rest is not None:
             return self._decode(rest, 0)
         return [] if heard else None
 
     def _may_lend(self) -> bool:
-        """Whether nothing is known that the reactor would have to wait for, or that takes long."""
+        """Whether nothing is known that the reactor would have to wait for, or put together."""
         assert self._decoder is not None
-        if self._decoder.begun_bytes > PIECE_BYTES or self._fast or self._ready_at < self._not_lent_until:
-            return False
-        if self._has_to_wait():
+        if self._decoder.begun_bytes > PIECE_BYTES or self._has_to_wait():
             return False
         sharing = self._sharing
         return not sharing or self._ready_at < self._alone_until or not sharing.dumps.several(sharing.kind)
@@ -671,7 +652,8 @@ class Dump:
                 self._lead.let_go()
         self._go_on()
         self._ready(len(piece))
-        return self._rest is None and len(piece) < PIECE_BYTES and self._may_lend()
+        more = len(piece) == PIECE_BYTES  # waits behind it
+        return self._rest is None and not more and self._calm.lasts(self._ready_at) and self._may_lend()
 
     def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
         """Take the outputs that need no waiting. Return the others; None if there are none."""

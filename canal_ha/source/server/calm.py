@@ -1,0 +1,54 @@
+"""Calm: whether so little comes from a source, in such small chunks, that the reactor may read its dump. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
+QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
+LONG_S = 0.003  # of processor time for a small chunk: tables with hundreds of columns, long GTID sets
+NOT_LENT_S = 60.0  # after that
+FAST_BYTES = 4 << 20  # a second, above which large chunks on a thread take less processor time
+RATE_S, RATE_BYTES = 0.1, 1 << 16  # the rate is known after so long or so much
+
+
+class Calm:
+    """Watches the chunks of one dump, each from its arrival until it is decoded."""
+
+    def __init__(self, processor_s: Callable[[], float] = time.thread_time) -> None:
+        """processor_s: how much processor time the thread has used, seconds."""
+        self._processor_s = processor_s
+        self._began_s = 0.0  # to decode the chunk, by `processor_s`
+        self._quiet = 0  # small chunks in a row that held nothing that may block
+        self._not_before = 0.0
+        self._rate_since = 0.0
+        self._rate_bytes = 0  # since then
+        self._fast = False
+
+    def began(self, count: int, now: float) -> None:
+        """A chunk has come. count: its bytes. now: seconds, monotonic."""
+        self._quiet = self._quiet + 1 if count < SMALL_BYTES else 0
+        self._rate_bytes += count
+        passed_s = now - self._rate_since
+        if passed_s >= RATE_S or self._rate_bytes >= RATE_BYTES:
+            self._fast = self._rate_bytes > FAST_BYTES * passed_s
+            self._rate_since, self._rate_bytes = now, 0
+        self._began_s = self._processor_s()
+
+    def ended(self, count: int, now: float) -> None:
+        """The chunk is decoded. count, now: as for `began`."""
+        if count < SMALL_BYTES and self._processor_s() - self._began_s > LONG_S:
+            self._not_before = now + NOT_LENT_S
+
+    def interrupted(self) -> None:
+        """Something that may block has come, or the dump begins anew."""
+        self._quiet = 0
+
+    def lasts(self, now: float) -> bool:
+        """Whether nothing speaks against that the reactor goes on. now: when the last chunk was decoded."""
+        return not self._fast and now >= self._not_before
+
+    def reached(self, now: float) -> bool:
+        """Whether the reactor may begin. now: as for `lasts`."""
+        return self._quiet >= QUIET_CHUNKS and self.lasts(now)
