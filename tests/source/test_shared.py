@@ -243,6 +243,20 @@ def test_no_ring_gives_the_memory_of_a_shared_segment_back() -> None:
     assert [each.buffers for each in taken if isinstance(each, Segment)] == [None]
 
 
+def test_the_shared_dump_and_its_followers_have_one_copy_of_the_rows() -> None:
+    """Each of them keeps what it needs to find its place on another server."""
+    shared, _ = leading(Clock())
+    at = send(shared, 0)
+    stream = Stream(at)
+    taken: list[Output] = []
+    stream.take = lambda output, gtid: taken.append(output)  # type: ignore[method-assign]
+    assert shared.join(stream)
+    piece = transaction(at)
+    shared.segment(piece)
+    assert piece.copied is not None
+    assert [each.copied is piece.copied for each in taken if isinstance(each, Segment)] == [True]
+
+
 def test_received_bytes_count_once() -> None:
     """The sum over all streams is what the shared dump received while somebody followed it."""
     shared, lead = leading(Clock())

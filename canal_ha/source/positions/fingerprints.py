@@ -192,7 +192,7 @@ def keep_copy(segment: Segment, made: Copied | None = None) -> None:
 
 
 def keep_small_copy(segment: Segment) -> None:
-    """Do the same for a segment that is small, and so may have its copy as long as it is in a ring."""
+    """Give a segment that is small its copy, which it may have as long as it is in a ring, unless it has one."""
     if segment.copied is None and segment.ends[-1] <= _SMALL_BYTES:
         keep_copy(segment)
 

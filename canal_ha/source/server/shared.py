@@ -187,8 +187,10 @@ class SharedDump:
         """Pass a segment on; wait for room as the module says. Raises what Leader.check raises."""
         if self.patient:
             self._await_room()
-        # The rings of several streams hold it, so none may give its memory back. Their fingerprints need one copy of
-        # its rows: hundreds of copies take memory, and garbage collections visit them all.
+        # The rings of several streams hold it, so none may give its memory back. Their fingerprints, and those of this
+        # dump, need one copy of its rows: hundreds of copies take memory, and garbage collections visit them all.
+        if segment.copied is None:
+            keep_copy(segment)
         shared = replace(segment, buffers=None)
         keep_copy(shared, segment.copied)
         self._pass_on(shared, "", segment.ends[-1])
