@@ -129,7 +129,7 @@ class Instance:
         self._log = log
         self._flush_period_s = flush_period_ms / 1000
         self._batch_ids = batch_ids
-        self._from_feed = from_feed
+        self._from_feed = from_feed or (lambda call, *args: reactor.callFromThread(call, *args))
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
@@ -537,7 +537,7 @@ class Instance:
             batch_ids=self._batch_ids.reads,
             pace=self._paces.of(f"reads of {holder}"),
             soon=self._wakes.soon,
-            from_feed=self._from_feed or self._reactor.callFromThread,
+            from_feed=self._from_feed,
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,
@@ -725,7 +725,7 @@ class Instance:
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 pace=self._paces.of(client_id),
                 soon=self._wakes.soon,
-                from_feed=self._from_feed or self._reactor.callFromThread,
+                from_feed=self._from_feed,
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL
