@@ -16,8 +16,9 @@ from canal_ha.accounts.account import Account
 from canal_ha.config.load import load_usable
 from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.server.audit import Audit
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 HASH, NEXT = "a" * 40, "b" * 40
 LOOK_S = 0.05
@@ -74,7 +75,7 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setattr("canal_ha.node.accounts_file.PERIOD_S", LOOK_S)
-    start_reactor()
+    running_reactor()
     (tmp_path / "conf").mkdir()
     made = Watched(tmp_path / "conf")
     on_reactor(made.start)

@@ -11,12 +11,13 @@ from canal_ha.node.node import Node
 from canal_ha.wire.scramble import secret_of
 from lab.certificates import Authority
 from lab.ports import free_port
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.running_reactor import running_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 
 def test_a_refused_certificate_is_an_alarm_until_a_reload_succeeds(tmp_path: Path) -> None:
     """It was one line in the log, and the next thing that anybody saw was an expired certificate."""
-    start_reactor()
+    running_reactor()
     authority = Authority(tmp_path)
     file = authority.sign("node")
     (tmp_path / "canal.properties").write_text(

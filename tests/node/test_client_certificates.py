@@ -18,8 +18,9 @@ from canal_ha.node.client_certificates import ClientCertificates, read_certifica
 from canal_ha.node.node import Node
 from lab.certificates import Authority
 from lab.ports import free_port
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 OTHERS = """
 canal.zookeeper.tls.cert = {zookeeper}
@@ -48,7 +49,7 @@ def test_a_client_certificate_that_ends_is_an_alarm_until_its_file_is_new(
 ) -> None:
     """Only the certificate of the node's ports had one; the source refused the node when the other had ended."""
     monkeypatch.setattr("canal_ha.node.client_certificates.PERIOD_S", 0.05)
-    start_reactor()
+    running_reactor()
     authority = Authority(conf)
     file = authority.sign("source", days=20)
     node = Node(load(conf, [], {}), reactor)
@@ -87,7 +88,7 @@ def test_an_unforeseen_error_does_not_end_the_looks_at_certificates(
         raise RuntimeError("broken")
 
     monkeypatch.setattr("canal_ha.node.client_certificates.PERIOD_S", 0.05)
-    start_reactor()
+    running_reactor()
     certificates = ClientCertificates(ZooKeeperAccess(), instances, reactor)
 
     async def call(what: str) -> None:

@@ -25,7 +25,8 @@ from canal_ha.node.destination_files import NodeFiles
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import Scan
 from canal_ha.server.audit import Audit
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.running_reactor import running_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 NODE = "10.0.0.1:11111"
 ADDRESS = "canal.instance.master.address = db:3306\n"
@@ -83,7 +84,7 @@ class Site:
     """A node's configuration directory with a real scan of it, which begins and ends nothing but the list."""
 
     def __init__(self, directory: Path) -> None:
-        start_reactor()
+        running_reactor()
         self.conf = directory / "conf"
         self.data = directory / "data"
         self.main = self.conf / "canal.properties"

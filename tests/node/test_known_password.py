@@ -16,7 +16,8 @@ from canal_ha.source.checkup import Verdict
 from canal_ha.wire.scramble import secret_of
 from lab.admin_peer import AdminPeer
 from lab.ports import LOOPBACK, free_port, listens
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.running_reactor import running_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_an_upgraded_node_serves_and_keeps_the_admin_port_closed(
     tmp_path: Path, ip: str, password: str, opens: bool
 ) -> None:
     """Clients notice nothing. An alarm, which the log has too, says why nobody can log in; `check` fails for it."""
-    start_reactor()
+    running_reactor()
     port, admin_port = free_port(), free_port()
     (tmp_path / "canal.properties").write_text(
         f"canal.ip = {ip}\ncanal.port = {port}\ncanal.metrics.pull.port = 0\ncanal.admin.http.port = -1\n"

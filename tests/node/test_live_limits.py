@@ -11,13 +11,14 @@ from canal_ha.config.load import load_usable
 from canal_ha.errors import ServerRefused
 from canal_ha.node.node import Node
 from lab.ports import LOOPBACK, free_port
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 
 def test_a_raised_limit_of_connections_lets_the_next_client_in(tmp_path: Path) -> None:
     """The log says that the file was taken over, and the port behaves so."""
-    start_reactor()
+    running_reactor()
     port, file = free_port(), tmp_path / "canal.properties"
     text = f"canal.ip = {LOOPBACK}\ncanal.port = {port}\ncanal.metrics.pull.port = 0\ncanal.admin.http.port = -1\n"
     text += "canal.auto.scan = true\ncanal.auto.scan.interval = 0.1\ncanal.client.connections.max = "

@@ -14,13 +14,14 @@ from canal_ha.config.load import load_usable
 from canal_ha.node.node import Node
 from lab import ZooKeeper
 from lab.ports import LOOPBACK, free_port
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 
 def made(tmp_path: Path, *lines: str) -> Node:
     """Return a node with two destinations, whose sources do not answer. lines: further ones of canal.properties."""
-    start_reactor()
+    running_reactor()
     conf = tmp_path / "conf"
     for name in ("example", "other"):
         (conf / name).mkdir(parents=True)

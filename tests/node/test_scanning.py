@@ -12,8 +12,9 @@ from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.node.scanning import Scan
 from canal_ha.server.audit import Audit
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 INTERVAL_S = 0.1
 SCANNED = "canal.auto.scan = true"
@@ -67,7 +68,7 @@ class Hosted:
 @pytest.fixture
 def hosted(tmp_path: Path) -> Iterator[Hosted]:
     """Yield a Hosted that scans ten times a second."""
-    start_reactor()
+    running_reactor()
     made = Hosted(tmp_path)
 
     on_reactor(partial(_started, made.scan))
@@ -218,7 +219,7 @@ def test_keys_that_need_a_restart_are_named(hosted: Hosted, caplog: pytest.LogCa
 @pytest.mark.parametrize("mode", ["tcp", "kafka"])
 def test_an_edited_server_mode_waits_for_a_restart_also_in_destinations(tmp_path: Path, mode: str) -> None:
     """Clients and Kafka never both take the rows of a destination: the alarm names the keys, whose old values count."""
-    start_reactor()
+    running_reactor()
     kafka = ("kafka.bootstrap.servers = k:9092", "canal.mq.topic = t", "mode = kafka", "canal.serverMode = ${mode}")
     files = {"tcp": (SCANNED,), "kafka": (SCANNED, *kafka)}
     other = {
@@ -276,7 +277,7 @@ def test_overrides_for_one_destination_are_followed(hosted: Hosted) -> None:
 
 def test_without_a_scan_every_change_asks_for_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing begins or ends. Undoing the changes ends the alarms. Each alarm is logged once."""
-    start_reactor()
+    running_reactor()
     a = tmp_path / "a" / "instance.properties"
     a.parent.mkdir()
     a.write_text(ADDRESS)

@@ -20,8 +20,9 @@ from lab import MariaDB, Node, follow
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK, free_port
 from tests.alarms.test_alarms import NOTICE, web_server
+from tests.running_reactor import running_reactor
 from tests.waiting import until
-from tests.zookeeper.stage import on_reactor, reactor, start_reactor
+from tests.zookeeper.stage import on_reactor, reactor
 
 
 def test_receivers_that_hang_delay_no_cursor_and_no_other_work_of_a_stop(
@@ -37,7 +38,7 @@ def test_receivers_that_hang_delay_no_cursor_and_no_other_work_of_a_stop(
 
     text = f"canal.ip = {LOOPBACK}\ncanal.port = {free_port()}\ncanal.metrics.pull.port = 0\n"
     (tmp_path / "canal.properties").write_text(f"{text}canal.admin.http.port = -1\n")
-    start_reactor()
+    running_reactor()
     node = OwnNode(load_usable(tmp_path, (), {}), reactor)
     deliveries = [AlarmDelivery(str(number), Hangs()) for number in range(3)]
     node._told = ToldAlarms("n", reactor, tuple, deliveries)

@@ -31,11 +31,6 @@ reactor: Any = global_reactor
 _chroots = itertools.count(1)
 
 
-def start_reactor() -> None:
-    """Run the reactor in a thread of its own, once per process."""
-    running_reactor()
-
-
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:
     """Wait until the condition holds, and return how many seconds that took. Fails after `timeout_s`."""
     began = time.monotonic()
@@ -81,7 +76,7 @@ class RealStage:
     def __init__(
         self, hosts: str, *, timeout_ms: int = 3000, auth: str = "", access: ZooKeeperAccess | None = None
     ) -> None:
-        start_reactor()
+        running_reactor()
         self.hosts = f"{hosts}/stage{time.time_ns()}_{next(_chroots)}"
         self._timeout_ms = timeout_ms
         self._access = access or ZooKeeperAccess(auth)
