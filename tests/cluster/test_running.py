@@ -483,24 +483,26 @@ def test_a_successor_waits_until_the_owner_has_stopped() -> None:
     assert player.sees(5, RunningNode(OTHER, 1, "other", successor="me")) == [StandingBy("other")]
 
 
-def test_a_node_on_which_the_instance_failed_takes_no_offer() -> None:
-    """It stands back for as long as after any failure."""
+def let_go(why: i.InstanceFailed | i.HandOver) -> Player:
+    """Return a race that ran the destination and has released it."""
     player = running(4)
-    player.tell(i.InstanceFailed())
+    player.tell(why)
     (release,) = player.tell(i.InstanceStopped())
     assert isinstance(release, i.ReleaseDestination)
     player.tell(Released(release.ticket))
+    return player
+
+
+def test_a_node_on_which_the_instance_failed_takes_no_offer() -> None:
+    """It stands back for as long as after any failure."""
+    player = let_go(i.InstanceFailed())
     offered = RunningNode(OTHER, 2, "other", active=False, successor="me")
     assert player.sees(6, offered) == [StandingBy("other")]
 
 
 def stands_back() -> Player:
     """Return a race that an operator made release the destination, which another node then claimed."""
-    player = running(4)
-    player.tell(i.HandOver())
-    (release,) = player.tell(i.InstanceStopped())
-    assert isinstance(release, i.ReleaseDestination)
-    player.tell(Released(release.ticket))
+    player = let_go(i.HandOver())
     player.sees(6, RunningNode(OTHER, 0, "other"))
     player.tell(NodeEvent(False))
     return player
