@@ -45,6 +45,13 @@ class Request:
         return str(self.answer.value)
 
 
+def roles(simulation: Simulation) -> tuple[Node, Node, Node]:
+    """Return who runs d0, who gets it, and who is asked for the move."""
+    giver = owner(simulation)
+    taker, asked = [node for node in simulation.nodes if node is not giver]
+    return giver, taker, asked
+
+
 def owner(simulation: Simulation, destination: str = "d0") -> Node:
     """Return the only node that runs a destination."""
     (found,) = simulation.runners(destination)
@@ -165,8 +172,7 @@ def test_a_move_hands_over_without_a_moment_in_which_running_is_free() -> None:
     for seed in range(20):
         simulation = Simulation(seed, rebalance_delay_s=-1)
         simulation.run(4.0)
-        giver = owner(simulation)
-        taker, asked = [node for node in simulation.nodes if node is not giver]
+        _, taker, asked = roles(simulation)
         request = Request(asked.cluster.mover.move("d0", taker.name))
         while request.answer is None:
             simulation.run(0.005)
@@ -182,8 +188,7 @@ def test_a_destination_that_moves_back_soon_does_not_stand_still_and_go_to_a_thi
     for seed in range(10):
         simulation = Simulation(seed, rebalance_delay_s=-1)
         simulation.run(4.0)
-        giver = owner(simulation)
-        taker, asked = [node for node in simulation.nodes if node is not giver]
+        giver, taker, asked = roles(simulation)
         for to in (taker, giver):
             request = Request(asked.cluster.mover.move("d0", to.name))
             while request.answer is None:
@@ -298,8 +303,7 @@ def test_a_move_that_was_decided_before_a_claim_does_not_make_running_name_the_f
     for seed in range(10):
         simulation = Simulation(seed, timeout_s=2.0, rebalance_delay_s=-1)
         simulation.run(3.0)
-        giver = owner(simulation)
-        taker, asked = [node for node in simulation.nodes if node is not giver]
+        _, taker, asked = roles(simulation)
         asked.session.move(1.0)  # to a follower that is a second behind
         simulation.run(0.3)
         Request(taker.cluster.mover.move("d0", taker.name))
