@@ -127,6 +127,11 @@ class SourceSession:
         user, _, host = str(self.query("SELECT CURRENT_USER() AS account")[0]["account"]).rpartition("@")
         self.where.account = f"'{user}'@'{host}'"
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
+        return isinstance(self.connection._sock, ssl.SSLSocket)
+
     def query(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Run one statement and return its rows, columns by name. Raises SourceUnavailable, SourceRefused."""
         with self.where.translating():

@@ -41,7 +41,7 @@ from canal_ha.source.snapshot.window import Window
 from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
 LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
-_PIECE_BYTES = 512 << 10  # of a chunk's rows, as the server sends them, that enter the stream at once
+_PIECE_BYTES = 1 << 20  # of a chunk's rows, as the server sends them, that enter the stream at once
 _LIVE_PIECE_BYTES = 256 << 10  # the same while changes flow in the stream
 _LIVE_AHEAD_BYTES = 64 << 10  # of the stream, that no GET has taken, when a piece enters while changes flow
 

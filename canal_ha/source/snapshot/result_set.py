@@ -6,6 +6,7 @@ socket as they come.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.session import SourceSession
 
 _RECEIVE_BYTES = 1 << 18
+_FEW_BYTES = 1 << 17  # a server writes 16 KiB at a time (net_buffer_length), and each write would wake the thread
+_GATHER_S = 0.001  # the wait for more than that; a fast server needs longer to fill the socket's buffer
 _KEPT_BYTES = 8 << 20  # of the memory, for the next rows
 _MARK_BYTES = 1 << 16  # between places where rows can be parted
 _SCANNED_BYTES = 1 << 15  # at a time: megabytes can come at once, and rows have to be parted in between
@@ -124,6 +127,8 @@ class RowStream:
         self._session = session
         self._rfile = connection._rfile
         self._first = True
+        self._encrypted = session.encrypted
+        self._few = False  # the last bytes were few; more come soon
         self._memory = memory or RowMemory()
         self._data = self._memory.rows
         del self._data[_KEPT_BYTES:]
@@ -160,10 +165,15 @@ class RowStream:
     def _receive(self) -> None:
         """Receive at least one byte behind the others."""
         data = self._data
+        if self._few:
+            time.sleep(_GATHER_S)
         if len(data) - self._stop < _RECEIVE_BYTES:
             images.widen(data, _RECEIVE_BYTES)
         with memoryview(data)[self._stop :] as room:
-            self._stop += _received(self._session, self._buffered if self._first else self._rfile.readinto1, room)
+            received = _received(self._session, self._buffered if self._first else self._rfile.readinto1, room)
+        self._stop += received
+        # TLS returns a record of 16 KiB at most, however many there are
+        self._few = not self._first and not self._encrypted and received < _FEW_BYTES
         self._first = False
 
     def _buffered(self, room: memoryview) -> int:
