@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused
@@ -157,6 +157,11 @@ class Junction:
                     return wanted.opened
                 self._changed.wait(_POLL_S)
         return None
+
+    def narrow(self, window: Window, keys: Sequence[KeyTexts]) -> None:
+        """Tell an open window the keys of its chunk's rows, in their order. The stream brings nothing meanwhile."""
+        with self._changed:
+            window.read(keys)
 
     def put(self, window: Window, end: Reached, make: Callable[[LogPosition], Segment | None]) -> bool:
         """Pass a chunk on as soon as the stream has passed the end of its window; return False if it cannot be used.

@@ -333,7 +333,7 @@ class SnapshotReader:
         pace.took(rows.count, rows.size, read.seconds)
         chunk = _Chunk(rows, target, key, source.name, transactions)
         if window.recorded:
-            window.read(chunk.keys(opened.at))
+            self._junction.narrow(window, chunk.keys(opened.at))
         for piece in rows.pieces(self._piece_bytes):
             whole = piece.first + piece.count == rows.count and rows.complete and rows.count < limit
             after = None if whole else key.texts(values_of(piece))

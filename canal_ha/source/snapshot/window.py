@@ -16,7 +16,7 @@ KeyTexts = tuple[str, ...]
 
 
 class Window:
-    """One chunk's window.
+    """One chunk's window. One thread at a time may change it.
 
     altered: a statement changed the table, or another server took over: read the chunk again.
     overflowed: too many keys came before those of the chunk were known: the same.

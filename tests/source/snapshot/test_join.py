@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -396,6 +396,37 @@ def test_keys_and_statements_count_while_a_window_is_open() -> None:
     stage.feed(150, kind=EntryKind.DDL)
     assert later.window.altered
     assert not stage.junction.put(later.window, Reached(JOURNAL, 150, "s"), made)
+
+
+def test_no_key_is_lost_that_the_stream_brings_while_a_chunk_takes_its_own() -> None:
+    """An older row went over a newer one."""
+    stage = Stage()
+    keys = [("1",), ("2",)]
+    first, last = frozenset(keys)  # in the order in which they are looked for
+
+    class Busy(tuple[str, ...]):
+        """A key; while it is compared for the first time, the stream brings the row that was looked for before."""
+
+        __slots__ = ()
+        feeds: ClassVar[list[threading.Thread]] = []
+        __hash__ = tuple.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            if not self.feeds:
+                stage.keys = [first]
+                self.feeds.append(threading.Thread(target=stage.feed, args=(150,)))
+                self.feeds[0].start()
+                self.feeds[0].join(0.2)
+            return tuple.__eq__(self, other)
+
+    opened = stage.junction.open(stage.watched())
+    assert opened is not None
+    stage.keys = [Busy(last), ("3",), ("4",)]
+    stage.feed(110)
+    stage.junction.narrow(opened.window, keys)
+    (feed,) = Busy.feeds
+    feed.join(5)
+    assert opened.window.left_out == [0, 1]
 
 
 def test_windows_of_several_chunks_are_open_at_once() -> None:
