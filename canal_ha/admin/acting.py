@@ -24,6 +24,7 @@ from canal_ha.admin.templates import link, render
 from canal_ha.client.node_http import post
 from canal_ha.config.effective import shown_text
 from canal_ha.errors import LocalProtocolError, NodeUnreachable
+from canal_ha.model.surrogates import check_json
 from canal_ha.server.audit import FAILED, OK
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import refuse
@@ -105,6 +106,7 @@ class Acting:
         again = {field.name: given.get(field.name, "") for field in form.fields}
         try:
             body = form.body(given) if given.get("step") != "do" else json.loads(given.get("body", ""))
+            check_json(body)
             wanted = action.wanted(body)
             if wanted is None:
                 raise ValueError(f"Check what you filled in. {action.usage}")

@@ -6,6 +6,7 @@ The body must be declared as JSON, which a web page of another site cannot do in
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from canal_ha.admin.actions import Action
 from canal_ha.admin.answer import answer, later
 from canal_ha.admin.guest import Guest
 from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.model.excerpt import excerpt
+from canal_ha.model.surrogates import check_json
 from canal_ha.server.audit import FAILED, OK, Audit
 
 SUCCESS = 200
@@ -40,10 +43,13 @@ class Control:
         guest: who asks.
         check: raises HttpRefusal if the guest may not act on a client id.
         """
-        wanted = action.wanted(_body(request))
+        try:
+            wanted, problem = action.wanted(_body(request)), action.usage
+        except ValueError as error:
+            wanted, problem = None, str(error)
         if wanted is None:
-            self._audit.refused(action.name, guest.actor, action.usage, destination=destination)
-            return answer(request, 400, {"error": action.usage})
+            self._audit.refused(action.name, guest.actor, problem, destination=destination)
+            return answer(request, 400, {"error": problem})
         check(action.client_id(wanted))
 
         async def work() -> bytes:
@@ -74,8 +80,10 @@ async def _carried_out(action: Action, destination: str, limited: Any) -> tuple[
     except CanalError as error:
         return 409, {"error": str(error)}
     except Exception as error:
-        log.error("admin.action_broken", action=action.name, destination=destination, error=repr(error))
-        return 500, {"error": repr(error)}
+        where = "".join(traceback.format_tb(error.__traceback__))
+        text = excerpt(f"{type(error).__name__}: {error}")  # the repr can have the texts of other clients in full
+        log.error("admin.action_broken", action=action.name, destination=destination, error=text, trace=where)
+        return 500, {"error": "the action failed; the log of the node has admin.action_broken"}
 
 
 def not_here(destination: str) -> str:
@@ -84,10 +92,12 @@ def not_here(destination: str) -> str:
 
 
 def _body(request: Request) -> Any:
-    """Return the JSON value of the body; None for any other body."""
+    """Return the JSON value of the body; None for any other body. Raises ValueError for texts that cannot be stored."""
     if not (request.getHeader("content-type") or "").lower().startswith("application/json"):
         return None
     try:
-        return json.loads(request.content.read() if request.content else b"")
+        value = json.loads(request.content.read() if request.content else b"")
     except (ValueError, RecursionError):
         return None
+    check_json(value)
+    return value

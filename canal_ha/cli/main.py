@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from canal_ha.errors import CanalError, ConfigError, OptionInvalid
 from canal_ha.model.excerpt import message
+from canal_ha.model.surrogates import has_surrogate
 from canal_ha.version import VERSION
 
 COMMANDS = {
@@ -60,6 +63,7 @@ def group() -> None:
 def main() -> None:
     """Run a subcommand; print our own errors without a traceback."""
     try:
+        _check_encoding(sys.argv[1:])
         group(prog_name="canal-ha")
     except ConfigError as error:
         click.echo(f"canal-ha: {message(str(error), lines=True)}", err=True)
@@ -67,3 +71,10 @@ def main() -> None:
     except CanalError as error:
         click.echo(f"canal-ha: {message(str(error), lines=isinstance(error, OptionInvalid))}", err=True)
         sys.exit(1)
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise OptionInvalid for an argument that is no UTF-8, unless a file has this name."""
+    for each in arguments:
+        if has_surrogate(each) and not Path(each).exists():
+            raise OptionInvalid(f"the argument {message(each)} is no UTF-8: write it in the encoding of the terminal")

@@ -19,6 +19,7 @@ from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@|[?&;]\w*passw(or)?d=", re.IGNORECASE)  # in a URL
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
 _SHOWN_MOST = 300  # characters of a value in a message
 HIDDEN = "***"
@@ -104,6 +105,9 @@ def parse(text: str, file: str) -> dict[str, Setting]:
     except javaproperties.InvalidUEscapeError as error:
         cure = r"write \u and four hexadecimal digits, or \\ for a backslash"
         raise FileUnusable(file, f"{error.escape} is incomplete: {cure}", line) from error
+    for key, setting in settings.items():
+        if half := _SURROGATE.search(key + setting.text):
+            raise FileUnusable(file, rf"\u{ord(half[0]):04x} is half a character: write both halves", setting.line)
     return settings
 
 

@@ -27,6 +27,7 @@ from canal_ha.errors import (
     CanalError,
     ClientConnected,
     Fenced,
+    FilterInvalid,
     LocalProtocolError,
     MetaWriteFailed,
     NotRunningHere,
@@ -52,7 +53,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import CursorLoss, OpenBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
-from canal_ha.model.excerpt import excerpt, some
+from canal_ha.model.excerpt import excerpt, printable, some
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
@@ -67,6 +68,7 @@ from canal_ha.model.snapshot import (
     changed,
     check_tables,
 )
+from canal_ha.model.surrogates import REASON, has_surrogate
 
 T = TypeVar("T")
 
@@ -309,6 +311,8 @@ class Instance:
         the client has no cursor yet, because only the source can tell the first one.
         """
         self._check()
+        if has_surrogate(identity.filter):
+            raise FilterInvalid(f"table filter {printable(excerpt(identity.filter))}: it has {REASON}")
         async with self._subscribing.of(identity.client_id):
             return await self._subscribe(identity, exact=exact, opens=opens, snapshot=snapshot)
 
@@ -406,6 +410,8 @@ class Instance:
         With a flush period of 0, raises MetaWriteFailed if the cursor could not be written. The batch is closed all the
         same, and the write is repeated until it succeeds.
         """
+        if has_surrogate(mark):
+            raise LocalProtocolError(f"mark {printable(excerpt(mark))}: it has {REASON}")
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
             await self._flush_now(identity.client_id)

@@ -21,6 +21,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.excerpt import excerpt, printable, some
+from canal_ha.model.surrogates import REASON, has_surrogate
 
 _BLANK = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(
@@ -170,6 +171,8 @@ def _could_be(one: str, other: str) -> bool:
 
 def _tokens(condition: str) -> Iterator[re.Match[str]]:
     """Yield everything but blanks. Raises SnapshotRefused for what is no token."""
+    if has_surrogate(condition):
+        raise _refused(condition, f"it has {REASON}")
     if _CONTROL.search(condition):
         raise _refused(condition, "it has control characters")
     at = 0

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from canal_ha.model.immutable import immutable
+from canal_ha.model.surrogates import check_json
 
 MOST_CHARACTERS = 1 << 20  # of a position's text: a znode holds a megabyte by default
 
@@ -227,13 +228,17 @@ def split_journal(journal: str) -> tuple[str, int]:
 def read_json(text: str) -> Any:
     """Parse JSON in which integers may carry Java's suffix (`4L`), as some fastjson versions write them.
 
-    Raises ValueError, also for JSON that is nested too deeply. The time grows with the length alone.
+    Raises ValueError, also for JSON that is nested too deeply, and for a text that could not be written again. The time
+    grows with the length alone.
     """
     try:
         try:
-            return json.loads(text)
+            value = json.loads(text)
         except ValueError:
-            return json.loads(_STRING_OR_NUMBER.sub(r"\1\2", text))
+            value = json.loads(_STRING_OR_NUMBER.sub(r"\1\2", text))
+        if "\\u" in text:
+            check_json(value)
+        return value
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
 

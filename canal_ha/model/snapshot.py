@@ -10,7 +10,8 @@ from typing import Any
 
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.condition import names_in
-from canal_ha.model.excerpt import excerpt
+from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.surrogates import has_surrogate
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
 MOST_TABLES = 5000  # of a request
@@ -282,8 +283,8 @@ def check_tables(tables: Sequence[str]) -> None:
         raise SnapshotRefused("a table is named twice")
     for table in tables:
         schema, dot, name = table.partition(".")
-        if not (schema and dot and name) or len(table) > _NAME_CHARACTERS:
-            raise SnapshotRefused(f"{excerpt(table)} is no table: write schema.table")
+        if not (schema and dot and name) or len(table) > _NAME_CHARACTERS or has_surrogate(table):
+            raise SnapshotRefused(f"{printable(excerpt(table))} is no table: write schema.table")
 
 
 def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:

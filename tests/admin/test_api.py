@@ -36,6 +36,7 @@ TOKEN = "written at the start"
 AS_OPERATOR = f"Authorization: Bearer {TOKEN}\r\n"
 OPENED = Entrance(Accounts, Clock())
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=1_500_000_000.0)
+SECRET = "of another client"
 INSTANCE = InstanceStatus(
     destination="example",
     source_address="db:3306",
@@ -85,6 +86,8 @@ async def snapshotted(destination: str, client_id: int, request: SnapshotRequest
         raise NotRunningHere(destination)
     if client_id == 7:
         raise NotSubscribed(destination, client_id)
+    if client_id == 8:
+        f"{SECRET}\ud800".encode()
     return changed("", request, "id1", 5)
 
 
@@ -181,11 +184,29 @@ def test_the_audit_has_the_conditions_of_a_snapshot() -> None:
     assert "id < 5" in details["where"]
 
 
-def test_an_error_with_a_name_that_has_no_utf8_form_is_answered() -> None:
-    """JSON can hold half a surrogate pair. The answer failed, so the caller waited for ever."""
-    code, _, body = ask(post_snapshot({"action": "start", "client_id": 1001, "tables": ["\ud800"]}))
-    assert code == 409
-    assert json.loads(body)["error"].startswith("\ud800 is no table")
+@pytest.mark.parametrize(
+    "more", [{"tables": ["shop.\ud800"]}, {"where": {"shop.orders": "v = '\udcfc'"}}, {"\udcfc": 1}]
+)
+def test_a_text_that_cannot_be_stored_does_not_reach_the_cursors(more: dict[str, object]) -> None:
+    """JSON can hold half a surrogate pair. No cursor of the destination could be written any more."""
+    begun = len(WITHIN)
+    body = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], **more}
+    code, _, answer = ask(post_snapshot(body))
+    assert code == 400
+    assert "half a surrogate pair" in json.loads(answer)["error"]
+    assert len(WITHIN) == begun
+
+
+def test_an_unexpected_error_of_an_action_tells_nothing_about_other_clients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The answer had the repr of the error, here with the states of all clients. The log has the reason."""
+    start = {"action": "start", "client_id": 8, "tables": ["shop.orders"]}
+    code, _, body = ask(post_snapshot(start))
+    assert code == 500
+    assert json.loads(body)["error"] == "the action failed; the log of the node has admin.action_broken"
+    assert "UnicodeEncodeError" in caplog.text
+    assert SECRET not in caplog.text
 
 
 @pytest.mark.parametrize(

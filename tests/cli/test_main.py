@@ -90,3 +90,17 @@ def test_a_name_in_an_error_cannot_steer_the_terminal(
         main()
     assert caught.value.code == 1
     assert "a\\x1b[2J.yaml cannot be read" in capsys.readouterr().err
+
+
+def test_an_argument_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    """A condition of a snapshot with such a byte reached the cursors. A file may have such a name."""
+    start = ["snapshot", "start", "--destination", "example", "--table", "shop.orders", "--where"]
+    asked = [PROGRAM, *start, b"shop.orders=v = 'M\xfcller'"]
+    ended = subprocess.run(asked, capture_output=True, env={**os.environ, "PYTHONUTF8": "1"}, timeout=60)
+    assert ended.returncode == 1
+    assert b"is no UTF-8" in ended.stderr
+    file = os.fsencode(tmp_path) + b"/\xfc.yaml"
+    with open(file, "wb"):
+        pass
+    ended = subprocess.run([PROGRAM, "pipeline", "plan", file], capture_output=True, timeout=60)
+    assert b"is no UTF-8" not in ended.stderr

@@ -284,3 +284,6 @@ def test_what_is_no_properties_file(tmp_path: Path) -> None:
     path.write_text("a=1\nb=\\u12\n")
     with pytest.raises(ConfigError, match=r"x.properties:2: .*hexadecimal"):
         read(path)
+    path.write_text("a=1\nb=\\ud83d\\ude00\nc=\\ud800\n")
+    with pytest.raises(ConfigError, match=r"x.properties:3: \\ud800 is half a character"):
+        read(path)

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from canal_ha.errors import NotSubscribed, SnapshotRefused
+from canal_ha.errors import FilterInvalid, LocalProtocolError, NotSubscribed, SnapshotRefused
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.model.get_request import GetRequest
@@ -267,6 +267,22 @@ def test_a_first_subscription_without_such_a_table_is_refused(node: OneNode) -> 
         with pytest.raises(SnapshotRefused):
             now(_again(refused))
     assert node.instance.meta.cursor(1001) is None
+
+
+def test_one_text_that_cannot_be_stored_does_not_stop_the_destination(node: OneNode) -> None:
+    """Half a surrogate pair in a condition made every write of the cursors fail, for all clients."""
+    now(node.embedded.subscribe(CLIENT))
+    for table, condition in (("shop.orders", "v = '\ud800'"), ("shop.\udcfc", "")):
+        request = SnapshotRequest(SnapshotAction.START, (table,), {table: condition} if condition else {})
+        with pytest.raises(SnapshotRefused):
+            now(node.embedded.change_snapshot("example", 1001, request, ANYTHING))
+    with pytest.raises(FilterInvalid, match="half a surrogate pair"):
+        now(node.embedded.subscribe(replace(CLIENT, filter="shop\ud800")))
+    message = now(node.embedded.get(CLIENT, GetRequest(1, 0.0)))
+    with pytest.raises(LocalProtocolError, match="half a surrogate pair"):
+        now(node.embedded.ack(CLIENT, message.batch_id, "\ud800"))
+    now(node.embedded.ack(CLIENT, message.batch_id, "mark"))
+    assert state(node) is None
 
 
 async def _again(deferred: Deferred[object]) -> object:

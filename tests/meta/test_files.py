@@ -121,7 +121,8 @@ def test_nothing_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     ["", "{", "[]", "null", '{"clientDatas":5}', '{"clientDatas":[{}]}', META_TEXT[:-20], "\x00" * 50]
-    + [META_TEXT.replace(old, new) for old, new in (("1001", '"x"'), ("2034", '"x"'), ("postion", "position"))],
+    + [META_TEXT.replace(old, new) for old, new in (("1001", '"x"'), ("2034", '"x"'), ("postion", "position"))]
+    + [META_TEXT.replace('"filter":""', r'"filter":"\ud800"')],
 )
 @pytest.mark.parametrize("name", ["meta.dat", "parse.dat"])
 def test_damaged(tmp_path: Path, name: str, damage: str) -> None:

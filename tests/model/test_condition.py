@@ -51,6 +51,8 @@ def test_a_condition_on_columns_is_read(condition: str, names: set[str]) -> None
         ("(id = 1", "a bracket opens that none closes"),
         ("id = 1 --\x01' \n (SELECT 1) '", "control characters"),
         ("id\xa0= (SELECT 1)", "the word SELECT"),
+        ("v = 'M\udcfcller'", "half a surrogate pair"),
+        ("m\ud800 = 1", "half a surrogate pair"),
     ],
 )
 def test_a_condition_that_reads_more_than_its_row_is_refused(condition: str, why: str) -> None:
