@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from canal_ha.accounts import gate
+from canal_ha.admin.shown_snapshot import shown_within
 from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.privacy import Within
@@ -62,7 +63,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
                 f"client id {client_id} has not subscribed to {destination}: start the client once, or let its first"
                 f" subscription begin with the tables, as `canal-ha client --client-id {client_id} --snapshot` does"
             ) from error
-        return {"destination": destination, "client_id": client_id, "snapshot": state.facts()}
+        return {"destination": destination, "client_id": client_id, "snapshot": shown_within(within, state.facts())}
 
     return {
         gate.SWITCH: Action(

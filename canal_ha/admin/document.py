@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account
+from canal_ha.admin.shown_snapshot import shown_to
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -58,7 +59,7 @@ class OwnStatus:
     def __call__(self, account: Account) -> dict[str, Any]:
         return status_document(
             self._facts,
-            [each for each in self._status() if shown(account, each.destination)],
+            [_shown_to(account, each) for each in self._status() if shown(account, each.destination)],
             time.time(),
             [each for each in self._alarms() if shown(account, each.destination)],
             [each for each in self._unready() if shown(account, each.destination)],
@@ -68,6 +69,17 @@ class OwnStatus:
 def shown(account: Account, destination: str) -> bool:
     """Return whether an account may see a destination, or with "" the node itself."""
     return not gate.refusal(account, gate.DESTINATION_STATUS if destination else gate.METRICS, destination)
+
+
+def _shown_to(account: Account, instance: InstanceStatus) -> InstanceStatus:
+    """Return a destination with the snapshots of its clients as an account sees them."""
+    streams = tuple(
+        replace(each, snapshot=shown_to(account, instance.destination, each.client_id, each.snapshot))
+        if each.snapshot
+        else each
+        for each in instance.streams
+    )
+    return replace(instance, streams=streams)
 
 
 def status_document(

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from canal_ha.admin.document import NodeFacts, status_document
+import pytest
+
+from canal_ha.accounts.account import Account, AccountRole
+from canal_ha.admin.document import NodeFacts, OwnStatus, status_document
 from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ColumnRules
+from canal_ha.model.snapshot import SnapshotState
 
 
 def test_the_status_tells_no_hashes_and_no_keys_of_rows() -> None:
@@ -28,3 +33,41 @@ def test_the_status_tells_no_hashes_and_no_keys_of_rows() -> None:
     assert [cursor[name] for name in shown] == ["bin.000001", 4, 5, 6, "gtid", "db", 3306, "uuid", 1]
     assert [each["part"] for each in cursor["others"]] == [2]
     assert "secret" in at.to_json(with_type=True)
+
+
+READ = frozenset({AccountRole.READ})
+TABLES = ("shop.orders", "bank.cards")
+WHERE = {"shop.orders": "id < 5", "bank.cards": "pin = '1234'"}
+
+
+@pytest.mark.parametrize(
+    ("account", "tables", "where"),
+    [
+        (Account("own", roles=READ, client_ids=((1001, 1001),)), TABLES, WHERE),
+        (Account("ops", roles=frozenset({AccountRole.ADMIN})), TABLES, WHERE),
+        (Account("other", roles=READ, client_ids=((7, 7),)), TABLES, dict.fromkeys(TABLES, "***")),
+        (Account("monitor"), TABLES, dict.fromkeys(TABLES, "***")),
+        (Account("shop", roles=READ, filter=r"shop\..*"), ("shop.orders", "***"), {"shop.orders": "id < 5"}),
+        (Account("masked", roles=READ, privacy=ColumnRules(mask="a:b")), TABLES, dict.fromkeys(TABLES, "***")),
+    ],
+    ids=lambda each: each.name if isinstance(each, Account) else "",
+)
+def test_a_status_tells_no_condition_of_a_snapshot_of_another_client(
+    account: Account, tables: tuple[str, ...], where: dict[str, str]
+) -> None:
+    """Everybody with the destination saw the values that somebody else looks for, and tables outside its filter."""
+    state = SnapshotState("s1", TABLES, WHERE, error="bank.cards: pin = '1234' is wrong", table=1)
+    stream = StreamStatus(1001, "", "open", snapshot={**state.facts(), "rows_per_s": 1.0})
+    other = StreamStatus(7, "", "open")
+    own = OwnStatus(
+        NodeFacts("node:1", "compiled", 0.0), lambda: [InstanceStatus("shop", "db:1", streams=(stream, other))]
+    )
+    found = own(replace(account, destinations=("*",)))["destinations"][0]["streams"]
+    shown = found[0]["snapshot"]
+    assert (tuple(shown["tables"]), shown["where"]) == (tables, where)
+    assert tuple(shown["reading"]) == tables[1:]
+    sees_all = (tables, where) == (TABLES, WHERE)
+    assert ("1234" in json.dumps(shown)) is sees_all
+    assert bool(shown["error"])
+    assert (shown["rows_per_s"], shown["table"]) == (1.0, 1)
+    assert found[1]["snapshot"] is None
