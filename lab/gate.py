@@ -182,7 +182,11 @@ def http_request(kind: str, who: str) -> str:
     elif kind == gate.DESTINATION_CONFIGURATION:
         first = "GET /api/v1/destinations/example/config"
     elif kind in _PLACEMENT:
-        body = '{"to": "10.0.0.2:11111", "text": "canal.instance.master.address = db:3306", "dry_run": true}'
+        wanted = {
+            gate.MOVE: '"to": "10.0.0.2:11111", ',
+            gate.ADD: '"text": "canal.instance.master.address = db:3306", ',
+        }
+        body = f'{{{wanted.get(kind, "")}"dry_run": true}}'
         if kind == gate.CURSOR:
             body = '{"client_id": 1001, "action": "delete", "dry_run": true}'
         first = f"POST {_PLACEMENT[kind]}"

@@ -107,7 +107,7 @@ class Acting:
         try:
             body = form.body(given) if given.get("step") != "do" else json.loads(given.get("body", ""))
             check_json(body)
-            wanted = action.wanted(body)
+            wanted = action.read(body)
             if wanted is None:
                 raise ValueError(f"Check what you filled in. {action.usage}")
             where = _chosen(form, body, alive, document, name, hint) if form.of_nodes else (owner,)

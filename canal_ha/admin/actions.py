@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from canal_ha.accounts import gate
 from canal_ha.admin.shown_snapshot import shown_within
 from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
+from canal_ha.model.excerpt import some
 from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
 
@@ -27,6 +28,7 @@ class Action:
 
     name: for the audit log.
     usage: what the body must be, for the answer to any other one.
+    keys: that the body may have.
     wanted: reads the body, a JSON value; None if it is none of this action.
     carry_out: called with the destination and what `limited` returned; returns the answer. Raises CanalError.
     facts: for the audit log.
@@ -36,11 +38,18 @@ class Action:
 
     name: str
     usage: str
+    keys: frozenset[str]
     wanted: Callable[[Any], Any]
     carry_out: Callable[[str, Any], Awaitable[dict[str, Any]]]
     facts: Callable[[Any], dict[str, object]]
     client_id: Callable[[Any], int | None] = lambda wanted: None
     limited: Callable[[Any, Within], Any] = lambda wanted, within: wanted
+
+    def read(self, body: Any) -> Any:
+        """Return what `wanted` does. Raises ValueError for a key that is none of `keys`: it may be misspelled."""
+        if isinstance(body, dict) and (unknown := body.keys() - self.keys):
+            raise ValueError(f"unknown: {some(sorted(unknown))}; the keys are {', '.join(sorted(self.keys))}")
+        return self.wanted(body)
 
 
 def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
@@ -69,6 +78,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
         gate.SWITCH: Action(
             "switch",
             f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json',
+            frozenset({"to"}),
             _place,
             switched,
             lambda to: {"to": to},
@@ -78,6 +88,7 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
             'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {},'
             ' "without_key": false, "connections": 0, "rows_per_s_most": 0}, as'
             f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
+            frozenset({"client_id", *(each.name for each in fields(SnapshotRequest))}),
             _snapshot,
             snapshotted,
             _facts,

@@ -11,9 +11,12 @@ from typing import Any, Protocol
 
 from canal_ha.accounts import gate
 from canal_ha.admin.actions import Action
+from canal_ha.admin.forms import DESTINATION, NODE
 
 TEXT_MOST = 24 * 1024
 """Characters of an instance.properties that comes over HTTP."""
+FORM_KEYS = frozenset({DESTINATION, NODE})
+"""Keys of a body that comes from the page of another node. The path and the node that is asked count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ def addition_actions(files: DestinationFiles) -> Mapping[str, Action]:
             "add",
             'send a JSON object {"text": "canal.instance.master.address = db1:3306", "dry_run": false} with the lines'
             f" of instance.properties, at most {TEXT_MOST} characters, as application/json",
+            FORM_KEYS | {"text", "dry_run"},
             _addition,
             added,
             lambda wanted: {"dry_run": wanted[1]},
@@ -102,6 +106,7 @@ def addition_actions(files: DestinationFiles) -> Mapping[str, Action]:
         gate.REMOVE: Action(
             "remove",
             'send a JSON object {"purge": false, "dry_run": false} as application/json',
+            FORM_KEYS | {"purge", "dry_run"},
             _removal,
             removed,
             lambda wanted: {"purge": wanted[0], "dry_run": wanted[1]},

@@ -44,7 +44,7 @@ class Control:
         check: raises HttpRefusal if the guest may not act on a client id.
         """
         try:
-            wanted, problem = action.wanted(_body(request)), action.usage
+            wanted, problem = action.read(_body(request)), action.usage
         except ValueError as error:
             wanted, problem = None, str(error)
         if wanted is None:

@@ -71,6 +71,7 @@ def cursor_actions(move: MoveCursor, delete: DeleteCursor) -> Mapping[str, Actio
             "cursor",
             'send a JSON object {"client_id": 1001, "action": "set", "to": "latest", "dry_run": false} as'
             f" application/json; actions: {', '.join(CURSOR_ACTIONS)}; to, for {SET}: {FORMS}",
+            frozenset({"client_id", "action", "to", "dry_run"}),
             _change,
             changed,
             _facts,

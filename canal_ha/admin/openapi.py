@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from canal_ha.accounts import gate
 from canal_ha.admin.actions import PLACES
-from canal_ha.admin.additions import TEXT_MOST, DestinationAdded, DestinationRemoved
+from canal_ha.admin.additions import FORM_KEYS, TEXT_MOST, DestinationAdded, DestinationRemoved
 from canal_ha.admin.cursors import PLACE_MOST
 from canal_ha.config import keys
 from canal_ha.config.alarms import ConfigAlarm
@@ -318,31 +318,30 @@ def _actions() -> dict[str, Schema]:
             "rows_per_s_most": {"type": "integer", "minimum": 0, "maximum": keys.INT32},
         }
     )
+    of_page = {key: {"description": "Of the page of another node; it changes nothing"} for key in sorted(FORM_KEYS)}
     move = {**_texts("destination", "moved_from", "moved_to"), "seconds": NUMBER}
     return {
         "SwitchRequest": _object({"to": TEXT | {"pattern": rf"^(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})$"}}),
         "SwitchAnswer": _object(_texts("destination", "source")),
-        "SnapshotRequest": snapshot | {"required": ["client_id", "action"], "additionalProperties": True},
+        "SnapshotRequest": snapshot | {"required": ["client_id", "action"]},
         "SnapshotAnswer": _object({"destination": TEXT, "client_id": WHOLE, "snapshot": _ref("Snapshot")}),
         "CursorRequest": {
             "oneOf": [
                 _object({**_cursor_of("set"), "to": TEXT | {"maxLength": PLACE_MOST}, "dry_run": FLAG})
-                | {"required": ["client_id", "action", "to"], "additionalProperties": True},
-                _object({**_cursor_of("delete"), "dry_run": FLAG})
-                | {"required": ["client_id", "action"], "additionalProperties": True},
+                | {"required": ["client_id", "action", "to"]},
+                _object({**_cursor_of("delete"), "to": {}, "dry_run": FLAG}) | {"required": ["client_id", "action"]},
             ]
         },
         "CursorAnswer": _object({**_texts("destination", "before", "after"), "client_id": WHOLE, "dry_run": FLAG}),
-        "PlacementRequest": _object({"dry_run": FLAG}) | {"required": [], "additionalProperties": True},
-        "MoveRequest": _object({"to": TEXT | {"pattern": "^[ -~]*$"}, "dry_run": FLAG})
-        | {"required": ["to"], "additionalProperties": True},
+        "PlacementRequest": _object({"dry_run": FLAG}) | {"required": []},
+        "MoveRequest": _object({"to": TEXT | {"pattern": "^[ -~]*$"}, "dry_run": FLAG}) | {"required": ["to"]},
         "MoveAnswer": _object({**move, "dry_run": FLAG}),
         "PauseAnswer": _object({**_texts("destination", "ran_on"), "dry_run": FLAG}),
         "ResumeAnswer": _object({**_texts("destination", "runs_on"), "dry_run": FLAG}),
-        "AddRequest": _object({"text": TEXT | {"maxLength": TEXT_MOST}, "dry_run": FLAG})
-        | {"required": ["text"], "additionalProperties": True},
+        "AddRequest": _object({"text": TEXT | {"maxLength": TEXT_MOST}, "dry_run": FLAG, **of_page})
+        | {"required": ["text"]},
         "AddAnswer": _of_type(DestinationAdded, dry_run=FLAG),
-        "RemoveRequest": _object({"purge": FLAG, "dry_run": FLAG}) | {"required": [], "additionalProperties": True},
+        "RemoveRequest": _object({"purge": FLAG, "dry_run": FLAG, **of_page}) | {"required": []},
         "RemoveAnswer": _of_type(DestinationRemoved, dry_run=FLAG),
         "RebalanceAnswer": _object({"moves": _list(_object(move)), "dry_run": FLAG}),
     }

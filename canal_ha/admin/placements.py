@@ -54,14 +54,16 @@ def placement_actions(placements: Placements) -> Mapping[str, Action]:
     async def rebalanced(_: str, dry_run: bool) -> dict[str, Any]:
         return {"moves": [_moved(each) for each in await placements.rebalance(dry_run=dry_run)], "dry_run": dry_run}
 
+    keys = frozenset({"dry_run"})
     usage = 'send a JSON object {"dry_run": false} as application/json'
     return {
-        gate.PAUSE: Action("pause", usage, _dry_run, paused, _facts),
-        gate.RESUME: Action("resume", usage, _dry_run, resumed, _facts),
-        gate.REBALANCE: Action("rebalance", usage, _dry_run, rebalanced, _facts),
+        gate.PAUSE: Action("pause", usage, keys, _dry_run, paused, _facts),
+        gate.RESUME: Action("resume", usage, keys, _dry_run, resumed, _facts),
+        gate.REBALANCE: Action("rebalance", usage, keys, _dry_run, rebalanced, _facts),
         gate.MOVE: Action(
             "move",
             'send a JSON object {"to": "10.0.0.2:11111", "dry_run": false} as application/json',
+            keys | {"to"},
             _move,
             moved,
             lambda wanted: {"to": wanted[0], **_facts(wanted[1])},

@@ -239,6 +239,16 @@ def test_a_body_that_asks_for_no_snapshot_says_what_would(body: object) -> None:
     assert '"action": "start"' in json.loads(answer)["error"]
 
 
+def test_a_misspelled_key_is_named() -> None:
+    """The body was taken without its condition, and the whole table was read."""
+    body = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], "whre": {"shop.orders": "id < 5"}}
+    code, _, answer = ask(post_snapshot(body))
+    assert code == 400
+    assert json.loads(answer)["error"] == (
+        "unknown: whre; the keys are action, client_id, connections, rows_per_s_most, tables, where, without_key"
+    )
+
+
 def get(path: str = "/api/v1/status", host: str = "127.0.0.1:8089", method: str = "GET") -> str:
     return f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
 

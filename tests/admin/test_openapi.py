@@ -117,6 +117,16 @@ def test_alarms_are_as_described() -> None:
         (f"{OF_DESTINATION}remove", {"purge": 1}, 400),
         ("rebalance", {"dry_run": True}, 200),
         ("rebalance", [], 400),
+        ("rebalance", {"dryrun": True}, 400),
+        (f"{OF_DESTINATION}source", {"to": "standby", "dry_run": True}, 400),
+        (f"{OF_DESTINATION}snapshot", {"client_id": 1, "action": "start", "tables": ["a.b"], "whre": {}}, 400),
+        (f"{OF_DESTINATION}cursor", {"client_id": 1001, "action": "delete", "dryrun": True}, 400),
+        (f"{OF_DESTINATION}cursor", {"client_id": 1001, "action": "delete", "to": ""}, 200),
+        (f"{OF_DESTINATION}move", {"to": OTHER_NODE, "dry-run": True}, 400),
+        (f"{OF_DESTINATION}pause", {"dryRun": True}, 400),
+        (f"{OF_DESTINATION}add", {"text": "a = b", "destination": "x", "node": "y", "dry_run": True}, 200),
+        (f"{OF_DESTINATION}remove", {"destination": "x", "node": "y", "purge": False}, 200),
+        (f"{OF_DESTINATION}remove", {"Purge": True}, 400),
     ],
 )
 def test_actions_are_as_described(part: str, body: Any, code: int) -> None:
