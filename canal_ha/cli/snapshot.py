@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -77,12 +77,7 @@ def start(
     **client: Any,
 ) -> None:
     """Begin a snapshot. The client id must be subscribed."""
-    conditions = {}
-    for each in where:
-        table, equals, condition = each.partition("=")
-        if not (equals and condition.strip()):
-            raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
-        conditions[table.strip()] = condition.strip()
+    conditions = _conditions(tables, where)
     snapshots = _snapshots(**client)
     state = snapshots.start(
         tables,
@@ -142,6 +137,27 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
         state = _watch(snapshots)
     if state["phase"] == "failed":
         raise SystemExit(1)
+
+
+def _conditions(tables: Sequence[str], where: Sequence[str]) -> dict[str, str]:
+    """Return the conditions by table. A name of a table can have `=` too.
+
+    tables: that are read.
+    where: SCHEMA.TABLE=CONDITION each.
+    Raises UsageError.
+    """
+    conditions: dict[str, str] = {}
+    for each in where:
+        text = each.strip()
+        named = [table for table in tables if text.startswith(table) and text[len(table) :].lstrip().startswith("=")]
+        if len(named) > 1:
+            raise click.UsageError(f"--where {each}: the table is {' or '.join(named)}; read one of them later")
+        table = named[0] if named else text.partition("=")[0].strip()
+        condition = text[len(table) :].strip().removeprefix("=").strip()
+        if not condition:
+            raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
+        conditions[table] = condition
+    return conditions
 
 
 def _snapshots(destination: str, client_id: int, **node: Any) -> ClientSnapshot:

@@ -107,10 +107,14 @@ class Snapshots:
             )
 
     async def known_tables(self) -> Known:
-        """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused."""
+        """Ask the source for its tables. Raises SnapshotRefused, SourceUnavailable, SourceRefused.
+
+        Of two tables with one `schema.table`, it returns the one whose schema has no dot.
+        """
 
         def asked() -> Known:
-            return {f"{schema}.{table}": (schema, table) for schema, table in self._origin.tables()}
+            pairs = sorted(self._origin.tables(), key=lambda pair: "." not in pair[0])
+            return {f"{schema}.{table}": (schema, table) for schema, table in pairs}
 
         try:
             return await self._run_blocking(asked)
@@ -123,8 +127,13 @@ class Snapshots:
         request: to start it.
         stored: the text of the client's last snapshot; "" if it never had one.
         known: the source's tables.
-        Raises SnapshotRefused, also for a table that the source does not show.
+        Raises SnapshotRefused, also for a table that the source does not show, or whose schema has a dot.
         """
+        if dotted := [table for table in request.tables if known.get(table, _names(table)) != _names(table)]:
+            raise SnapshotRefused(
+                f"{self._config.destination}: {some(dotted)}: the name of the schema has a dot, and a snapshot takes"
+                " the first dot for the end of that name: leave the table out"
+            )
         state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
         if missing := [table for table in state.tables if table not in known]:
             raise SnapshotRefused(

@@ -207,6 +207,22 @@ def test_requests_for_snapshots_take_one_thread_of_the_pool(monkeypatch: pytest.
     assert sorted(map(str, answers)) == sorted(map(str, [NotSubscribed, *[SnapshotPhase.RUNNING] * 2]))
 
 
+class Dotted(PlainOrigin):
+    """A source with schemas whose names have dots."""
+
+    def tables(self) -> list[tuple[str, str]]:
+        return [("we.ird", "t"), ("we", "ird.t"), ("a.b", "c")]
+
+
+def test_a_table_of_a_schema_with_a_dot_is_not_taken_for_another_one(node: OneNode) -> None:
+    """`we.ird`.`t` was read as `we`.`ird.t`, whose rows nobody had asked for."""
+    now(node.embedded.subscribe(CLIENT))
+    node.instance._snapshots._origin = Dotted(node.instance._origin.view, node.instance._origin.open_feed)
+    with pytest.raises(SnapshotRefused, match=r"a\.b\.c: the name of the schema has a dot"):
+        ask(node, SnapshotAction.START, "a.b.c")
+    assert ask(node, SnapshotAction.START, "we.ird.t").tables == ("we.ird.t",)
+
+
 def test_the_state_survives_the_node(node: OneNode) -> None:
     """It is durable when the request is answered, without a flush. ACKs of the binlog's batches keep it."""
     now(node.embedded.subscribe(CLIENT))

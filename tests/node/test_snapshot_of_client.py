@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from canal_ha.cli.main import group
 from canal_ha.client.connector import SimpleConnector
@@ -249,3 +249,28 @@ def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, databas
             ClientSnapshot("example", url=f"{LOOPBACK}:{node.admin_port}").cancel()
     with pytest.raises(NodeUnreachable, match="no node answers at"):
         snapshot.state()
+
+
+def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer, database: str) -> None:
+    """A name of a table with `=` was cut there. A schema with a dot was taken for another schema and its table."""
+    table, dotted = f"{database}.a=b", f"{database}.x"
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE DATABASE `{dotted}`",
+        f"CREATE TABLE `{dotted}`.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.`a=b` (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.`a=b` VALUES (1), (2), (3)",
+    )
+    with Node({"example": follow(mysql)}) as node, following(node):
+        state = ordered(node, "start", "--table", table, "--where", f"{table} = id=2")
+        assert (state.exit_code, snapshots(node).state()["where"]) == (0, {table: "id=2"})
+        refused = ordered(node, "add", "--table", f"{dotted}.t")
+        assert refused.exit_code == 1
+        assert "the name of the schema has a dot" in str(refused.exception)
+    mysql.execute(f"DROP DATABASE `{dotted}`")
+
+
+def ordered(node: Node, action: str, *more: str) -> Result:
+    """Return what `canal-ha snapshot` does to the snapshot of client 1001."""
+    where = ["--conf", str(node.conf), "--destination", "example", "--client-id", "1001"]
+    return CliRunner().invoke(group, ["snapshot", action, *where, *more])
