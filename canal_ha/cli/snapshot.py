@@ -156,6 +156,8 @@ def _conditions(tables: Sequence[str], where: Sequence[str]) -> dict[str, str]:
         condition = text[len(table) :].strip().removeprefix("=").strip()
         if not condition:
             raise click.UsageError(f"--where {each}: write SCHEMA.TABLE=CONDITION")
+        if table in conditions:
+            raise click.UsageError(f"--where {each}: {table} has a condition already; join them with AND or OR")
         conditions[table] = condition
     return conditions
 

@@ -252,7 +252,10 @@ def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, databas
 
 
 def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer, database: str) -> None:
-    """A name of a table with `=` was cut there. A schema with a dot was taken for another schema and its table."""
+    """A name of a table with `=` was cut there. A schema with a dot was taken for another schema and its table.
+
+    Of two conditions for one table, the last one counted.
+    """
     table, dotted = f"{database}.a=b", f"{database}.x"
     mysql.execute(
         f"CREATE DATABASE {database}",
@@ -264,6 +267,9 @@ def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer
     with Node({"example": follow(mysql)}) as node, following(node):
         state = ordered(node, "start", "--table", table, "--where", f"{table} = id=2")
         assert (state.exit_code, snapshots(node).state()["where"]) == (0, {table: "id=2"})
+        twice = ordered(node, "start", "--table", table, "--where", f"{table}=id=1", "--where", f"{table}=id=2")
+        assert twice.exit_code == 2
+        assert "a=b has a condition already; join them with AND or OR" in " ".join(twice.output.split())
         refused = ordered(node, "add", "--table", f"{dotted}.t")
         assert refused.exit_code == 1
         assert "the name of the schema has a dot" in str(refused.exception)
