@@ -25,6 +25,9 @@ _without_key = click.option(
     is_flag=True,
     help="Also read tables without a key: each in one go. Changes wait meanwhile, and a fail-over begins it again.",
 )
+_watch_option = click.option(
+    "--watch", is_flag=True, help="Show the progress until the end. The exit code is 1 if it failed or was cancelled."
+)
 
 
 @click.group()
@@ -66,7 +69,7 @@ def _client_options(command: Command) -> Command:
     type=click.IntRange(1, keys.INT32),
     help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
 )
-@click.option("--watch", is_flag=True, help="Show the progress until the end.")
+@_watch_option
 def start(
     tables: tuple[str, ...],
     where: tuple[str, ...],
@@ -126,7 +129,7 @@ def cancel(**client: Any) -> None:
 
 @command.command()
 @_client_options
-@click.option("--watch", is_flag=True, help="Show the progress until the end.")
+@_watch_option
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(watch: bool, as_json: bool, **client: Any) -> None:
     """Show how far the client's snapshot has come. The exit code is 1 if it failed."""
@@ -134,7 +137,7 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
     state = snapshots.state()
     click.echo(json_text(state) if as_json else snapshot_line(state))
     if watch:
-        state = _watch(snapshots)
+        _watch(snapshots)
     if state["phase"] == "failed":
         raise SystemExit(1)
 
@@ -167,8 +170,8 @@ def _snapshots(destination: str, client_id: int, **node: Any) -> ClientSnapshot:
     return ClientSnapshot(destination, client_id, url=found.url, access=found.access)
 
 
-def _watch(snapshots: ClientSnapshot) -> dict[str, Any]:
-    """Show the progress until the end, and return the last state."""
+def _watch(snapshots: ClientSnapshot) -> None:
+    """Show the progress until the end. Raises SystemExit if not all rows are read then."""
     state = snapshots.state()
     with click.progressbar(
         length=max(state["total"], 1), show_pos=True, show_eta=False, item_show_func=lambda text: text or ""
@@ -180,4 +183,7 @@ def _watch(snapshots: ClientSnapshot) -> dict[str, Any]:
             bar.pos = min(state["rows"], bar.length)
             bar.update(0, speed_of(state))
     click.echo(snapshot_line(state))
-    return state
+    if state["phase"] == "cancelled":
+        click.echo("Somebody cancelled it: the client keeps the rows that it has. The others do not come.", err=True)
+    if state["phase"] != "done":
+        raise SystemExit(1)

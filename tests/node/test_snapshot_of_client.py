@@ -276,6 +276,34 @@ def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer
     mysql.execute(f"DROP DATABASE `{dotted}`")
 
 
+def test_a_watch_ends_with_an_error_if_the_rows_do_not_come(mysql: SqlServer, database: str) -> None:
+    """A script went on with a copy that had no rows. The reason is shown."""
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.nokey (id INT)",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.t VALUES (1), (2), (3)",
+    )
+    with Node({"example": follow(mysql)}) as node, following(node, tables=rf"{database}\..*") as client:
+
+        def take(stopping: threading.Event) -> None:
+            while not stopping.is_set():
+                client.get(100, 100)
+
+        with beside(take):
+            failed = ordered(node, "start", "--table", f"{database}.nokey", "--watch")
+            assert failed.exit_code == 1
+            assert "failed" in failed.output
+            assert "no primary key" in failed.output
+            assert ordered(node, "cancel").exit_code == 0
+            cancelled = ordered(node, "status", "--watch")
+            assert cancelled.exit_code == 1
+            assert "The others do not come" in cancelled.output
+            assert ordered(node, "status").exit_code == 0
+            done = ordered(node, "start", "--table", f"{database}.t", "--watch")
+            assert (done.exit_code, done.output.splitlines()[-1].split()[2]) == (0, "done:")
+
+
 def ordered(node: Node, action: str, *more: str) -> Result:
     """Return what `canal-ha snapshot` does to the snapshot of client 1001."""
     where = ["--conf", str(node.conf), "--destination", "example", "--client-id", "1001"]
