@@ -27,6 +27,7 @@ from canal_ha.admin.cursors import cursor_actions
 from canal_ha.admin.document import NodeFacts, OwnStatus
 from canal_ha.admin.pages import WholePage
 from canal_ha.admin.placements import placement_actions
+from canal_ha.admin.routes import body_most
 from canal_ha.admin.seen import Sightings
 from canal_ha.admin.sessions import Sessions
 from canal_ha.cluster.mover import HandedOver
@@ -189,7 +190,7 @@ class Desk:
             sessions=self.sessions,
             pages=WholePage(NODE, entrance, self.sessions, view, actions, reports, self.clock),
         )
-        self.site: Any = QuietSite(self.api, entrance)
+        self.site: Any = QuietSite(self.api, entrance, body_most=body_most)
 
     async def _switch(self, destination: str, to: str) -> str:
         if to == "master":

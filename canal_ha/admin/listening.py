@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.web.resource import Resource
 
 from canal_ha import logs
+from canal_ha.admin.routes import body_most
 from canal_ha.config.listeners import is_loopback
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
@@ -44,7 +45,7 @@ def listen(
     if port < 0:
         return None
     interface = _interface(bind)
-    site = site_of(page, certificates, entrance, probes)
+    site = site_of(page, certificates, entrance, probes, body_most)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -172,10 +172,7 @@ def _answers(schema: str | None, *codes: str) -> Schema:
     errors: Schema = {
         code: {"description": _REASONS[code], "content": {"application/json": {"schema": _ref("Error")}}}
         for code in codes
-        if code != "413"
     }
-    if "413" in codes:
-        errors["413"] = {"description": _REASONS["413"]}
     content = {"application/json": {"schema": _ref(schema) if schema else {"type": "object"}}}
     return {"200": {"description": "The answer", "content": content}, **errors}
 

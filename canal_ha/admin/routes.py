@@ -10,6 +10,11 @@ from urllib.parse import unquote
 from twisted.web.server import Request
 
 from canal_ha.accounts import gate
+from canal_ha.model.snapshot import MOST_CHARACTERS
+from canal_ha.server.site import BODY_MOST_BYTES
+
+SNAPSHOT_BODY_MOST = 6 * MOST_CHARACTERS
+"""Bytes of a request for a snapshot as large as one can be: JSON has up to six for a character, as in `\\u00fc`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +88,10 @@ def route_of(request: Request, routes: Sequence[Route]) -> tuple[Route | None, s
         if match:
             return route, unquote(match[1]) if match.re.groups else ""
     return None, ""
+
+
+def body_most(method: bytes, path: bytes) -> int:
+    """See canal_ha.server.site.BodyMost."""
+    (snapshot,) = (route for route in ROUTES if route.kind == gate.SNAPSHOT)
+    large = method in snapshot.methods and re.fullmatch(snapshot.path, path.decode("latin-1"))
+    return SNAPSHOT_BODY_MOST if large else BODY_MOST_BYTES

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -33,8 +35,17 @@ class Listener(Protocol):
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
 
 
+BodyMost = Callable[[bytes, bytes], int]
+"""Returns the most bytes of a body. Its arguments are the method and the path, of somebody who may not have a login."""
+
+
+def small_body(method: bytes, path: bytes) -> int:
+    """See BodyMost."""
+    return BODY_MOST_BYTES
+
+
 class SmallRequest(Request):
-    """A request with a body of at most BODY_MOST_BYTES. A larger one is answered with 413, and the connection ends.
+    """A request with a body that is not too large. A larger one is answered with 413, and the connection ends.
 
     Twisted writes a body of any length to a temporary file before it asks the page.
     """
@@ -44,12 +55,13 @@ class SmallRequest(Request):
     def gotLength(self, length: int | None) -> None:
         """Prepare for the body. length: as announced; None for a body in chunks."""
         self.content: BytesIO = BytesIO()
-        if length is not None and length > BODY_MOST_BYTES:
+        self._most = self.channel.body_most()
+        if length is not None and length > self._most:
             self._too_large()
 
     def handleContentChunk(self, data: bytes) -> None:
         """Keep a piece of the body."""
-        if self.content.tell() + len(data) > BODY_MOST_BYTES:
+        if self.content.tell() + len(data) > self._most:
             self._too_large()
         else:
             self.content.write(data)
@@ -62,7 +74,7 @@ class SmallRequest(Request):
             super().process()  # type: ignore[no-untyped-call] # Twisted's
 
     def _too_large(self) -> None:
-        self.channel.refuse(413, f"the body has more than {BODY_MOST_BYTES} bytes")
+        self.channel.refuse(413, f"the body has more than {self._most} bytes")
 
 
 class QuietChannel(http.HTTPChannel):
@@ -106,6 +118,11 @@ class QuietChannel(http.HTTPChannel):
         self._in_time()
         super().connectionLost(reason)  # type: ignore[no-untyped-call] # Twisted's
 
+    def body_most(self) -> int:
+        """Return the most bytes of the body of the request that arrives."""
+        path: Any = self._path  # bytes, which mypy takes for a Request
+        return self.site.body_most(self._command, path.partition(b"?")[0])
+
     def _within(self, most_s: float, what: str) -> None:
         later: Any = self.callLater  # the reactor's
         self._limit = later(most_s, self._too_slow, f"{what} {most_s:.0f} s")
@@ -122,12 +139,17 @@ class QuietChannel(http.HTTPChannel):
         transport.abortConnection()
 
     def refuse(self, code: int, reason: str) -> None:
-        """Answer with an error, once, and end the connection. code: of HTTP. reason: for the audit."""
+        """Answer with an error, once, and end the connection. code: of HTTP. reason: for the peer and the audit."""
         if self.refused:
             return
         self.refused = True
         transport: Any = self.transport
-        transport.write(f"HTTP/1.1 {code} {http.RESPONSES[code].decode()}\r\nconnection: close\r\n\r\n".encode())
+        body = json.dumps({"error": reason}).encode() + b"\n"
+        head = (
+            f"HTTP/1.1 {code} {http.RESPONSES[code].decode()}\r\nconnection: close\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        transport.write(head.encode() + body)
         self.loseConnection()
         self._tell("request", "http_request", f"{code}: {reason}")
 
@@ -164,16 +186,25 @@ class QuietSite(Site):
     displayTracebacks = False
     requestFactory = SmallRequest
 
-    def __init__(self, page: Resource, entrance: Entrance, probes: Probes | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        page: Resource,
+        entrance: Entrance,
+        probes: Probes | None = None,
+        body_most: BodyMost = small_body,
+        **options: Any,
+    ) -> None:
         """Make a site.
 
         page: answers the requests.
         entrance: hears of those that are refused before.
         probes: answers those for its paths in place of the page.
+        body_most: see BodyMost.
         options: of Twisted's Site.
         """
         super().__init__(page, **options)  # type: ignore[no-untyped-call] # Twisted's
         self.entrance = entrance
+        self.body_most = body_most
         self._probes = probes
 
     def getResourceFor(self, request: Request) -> Resource:
@@ -226,7 +257,11 @@ class FewConnections(WrappingFactory):
 
 
 def site_of(
-    page: Resource, certificates: Certificates | None, entrance: Entrance, probes: Probes | None = None
+    page: Resource,
+    certificates: Certificates | None,
+    entrance: Entrance,
+    probes: Probes | None = None,
+    body_most: BodyMost = small_body,
 ) -> FewConnections:
     """Return what listens on a port.
 
@@ -234,6 +269,7 @@ def site_of(
     certificates: for TLS; None: plain HTTP.
     entrance: see FewConnections.
     probes: see QuietSite.
+    body_most: see BodyMost.
     """
-    site: Any = QuietSite(page, entrance, probes)
+    site: Any = QuietSite(page, entrance, probes, body_most)
     return FewConnections(certificates.around(site) if certificates else site, entrance)

@@ -21,6 +21,7 @@ from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import StatusApi
 from canal_ha.admin.document import NodeFacts, OwnStatus
 from canal_ha.admin.listening import listen, own_names, port_of
+from canal_ha.admin.routes import SNAPSHOT_BODY_MOST, body_most
 from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import LocalProtocolError, NotRunningHere, NotSubscribed
 from canal_ha.instance.status import InstanceStatus, StreamStatus
@@ -67,7 +68,7 @@ def ask(
     api = StatusApi(
         OwnStatus(FACTS, instances), entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted)
     )
-    site: Any = QuietSite(api, entrance)
+    site: Any = QuietSite(api, entrance, body_most=body_most)
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))
@@ -395,4 +396,18 @@ def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:
     body = '{"to": "master"}' + " " * (BODY_MOST_BYTES + 1)
     request = post("master").partition("Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n{body}"
     code, _, text = ask(request)
-    assert (code, text) == (413, b"")
+    assert code == 413
+    assert json.loads(text)["error"] == f"the body has more than {BODY_MOST_BYTES} bytes"
+
+
+def test_a_snapshot_is_asked_for_as_many_tables_as_one_may_have() -> None:
+    """Beyond 32 KiB the answer was 413 without a reason, at some 1,000 tables. Other actions keep that limit."""
+    tables = [f"s.t{number}" for number in range(4000)]
+    start = {"action": "start", "client_id": 1001, "tables": tables, "where": {tables[0]: f"id < {'9' * 3000}"}}
+    code, _, body = ask(post_snapshot(start))
+    assert (code, len(json.loads(body)["snapshot"]["tables"])) == (200, 4000)
+    code, _, body = ask(post_snapshot({**start, "tables": [f"s.t{number}" for number in range(5001)], "where": {}}))
+    assert (code, json.loads(body)["error"]) == (409, "5001 tables; a snapshot takes at most 5000 at a time")
+    code, headers, body = ask(post_snapshot({**start, "tables": ["s." + "t" * SNAPSHOT_BODY_MOST]}))
+    assert (code, headers["content-type"]) == (413, "application/json")
+    assert json.loads(body)["error"] == f"the body has more than {SNAPSHOT_BODY_MOST} bytes"
