@@ -10,7 +10,10 @@ KEPT = 1024  # paces; those that have begun nothing for BEGUN_S go first
 
 
 class FeedPace:
-    """The feeds of one client id, or the private reads of one account or address. clock: seconds."""
+    """The feeds of one client id, the tables that it adds to its snapshot, or the private reads of one holder.
+
+    clock: seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -39,7 +42,7 @@ class FeedPaces:
         self._paces: dict[Hashable, FeedPace] = {}
 
     def of(self, key: Hashable) -> FeedPace:
-        """Return the pace of a client id, an account or an address."""
+        """Return a pace. key: of whose; the paces of its feeds and of its snapshots have different keys."""
         if key not in self._paces:
             if len(self._paces) >= KEPT:
                 self._paces = {key: pace for key, pace in self._paces.items() if not pace.idle}

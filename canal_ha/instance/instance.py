@@ -350,6 +350,10 @@ class Instance:
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         if snapshot.again and start is None:
+            pace = self._paces.of(f"snapshots of {client_id}")  # each one is in two logs, and begins the stream again
+            while wait_s := pace.wait_s:
+                await self._pause(wait_s)
+            pace.begins()
             request = SnapshotRequest(SnapshotAction.ADD, snapshot.tables)
             await self.change_snapshot(client_id, request, identity.within)
         return stream.cursor

@@ -12,10 +12,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from canal_ha.errors import FilterInvalid, LocalProtocolError, NotSubscribed, SnapshotRefused
+from canal_ha.instance.feed_pace import BEGUN_MOST, BEGUN_S
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, ColumnRules, Within
 from canal_ha.model.snapshot import (
     MOST_TABLES,
@@ -299,6 +301,24 @@ def test_one_text_that_cannot_be_stored_does_not_stop_the_destination(node: OneN
         now(node.embedded.ack(CLIENT, message.batch_id, "\ud800"))
     now(node.embedded.ack(CLIENT, message.batch_id, "mark"))
     assert state(node) is None
+
+
+def test_a_client_that_adds_tables_in_a_loop_does_not_fill_the_logs(node: OneNode) -> None:
+    """Each such subscription wrote two lines at once, as fast as a client with the role read could send them."""
+    now(node.embedded.subscribe(CLIENT))
+    before = state(node)
+    answers: list[object] = []
+    for number in range(100):
+        wanted = InitialSnapshot(("shop.orders",), again=True)
+        Deferred.fromCoroutine(node.embedded.subscribe(CLIENT, snapshot=wanted)).addBoth(answers.append)
+        added = state(node)
+        assert (added != before) is (number < BEGUN_MOST)
+        before = added
+    node.clock.advance(BEGUN_S)
+    assert len(answers) == 2 * BEGUN_MOST
+    assert all(isinstance(each, LogPosition) for each in answers)
+    now(node.embedded.subscribe(replace(CLIENT, client_id=1002), snapshot=InitialSnapshot(("shop.orders",))))
+    now(node.embedded.subscribe(replace(CLIENT, client_id=1002), snapshot=InitialSnapshot(("shop.items",), again=True)))
 
 
 async def _again(deferred: Deferred[object]) -> object:
