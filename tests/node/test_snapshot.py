@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pymysql
 import pytest
 
 from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
@@ -261,6 +262,63 @@ def test_a_wrong_condition_is_named(source_server: SqlServer, database: str, con
         error = stream.failed().error
     assert f"{table}: " in error
     assert f"The condition is {condition}: cancel the snapshot, and start it with another one" in error
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "created > '2026-13-45'",
+        "id * 9223372036854775807 > 5",
+        "JSON_EXTRACT(v, '$.a') = 5",
+        "v REGEXP '('",
+        "LENGTH(v, v) > 1",
+    ],
+)
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
+def test_a_condition_that_the_server_refuses_for_a_value_is_not_tried_again_for_ever(
+    source_server: SqlServer, database: str, condition: str, key: str
+) -> None:
+    """The server says so with one of many error codes, some of them only at the row with the value."""
+    source_server.execute(
+        f"CREATE DATABASE {database} CHARACTER SET utf8mb4",
+        f"CREATE TABLE {database}.t (id BIGINT {key}, v VARCHAR(20), created DATETIME)",
+        f"INSERT INTO {database}.t VALUES (0, '{{}}', '2026-01-01'), (7, 'x', '2026-01-01')",
+    )
+    table = f"{database}.t"
+    try:
+        source_server.query(f"SELECT 1 FROM {table} WHERE {condition}")
+    except pymysql.MySQLError:
+        pass
+    else:
+        pytest.skip("this server only warns of this condition")
+    wrong = replace(state(table, where={table: condition}), without_key=True)
+    with SnapshotStream(source_server, rf"{database}\.t", wrong) as stream:
+        error = stream.failed(10).error
+    assert f"The condition is {condition}: cancel the snapshot, and start it with another one" in error
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
+def test_a_select_with_a_condition_that_somebody_ends_is_tried_again(
+    source_server: SqlServer, database: str, key: str
+) -> None:
+    """A killed query says nothing about its condition."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT {key})",
+        f"INSERT INTO {database}.t VALUES (1), (2), (3)",
+    )
+    table = f"{database}.t"
+    slow = replace(state(table, where={table: "SLEEP(1) = 0"}), without_key=True)
+    running = (
+        "SELECT id AS id FROM information_schema.processlist WHERE info LIKE '%SLEEP(1)%' AND id <> CONNECTION_ID()"
+    )
+    with SnapshotStream(source_server, rf"{database}\.t", slow, Copy({table: ("id",)})) as stream:
+        found = until(lambda: source_server.query(running) or None, what="the SELECT")
+        source_server.execute(f"KILL QUERY {found[0]['id']}")
+        until(lambda: bool(stream.told), what="the failure")
+        stream.done()
+    assert stream.copy
+    assert ids(stream.copy) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

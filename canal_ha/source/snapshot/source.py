@@ -24,6 +24,7 @@ from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.middle import Middle
+from canal_ha.source.snapshot.passing import passes
 from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
@@ -355,7 +356,8 @@ class SnapshotSource:
     def translating(self, schema: str, name: str, condition: str = "") -> Iterator[None]:
         """Turn the errors of statements about a table into ours, TableChanged, or SelectTooLong.
 
-        condition: that a person has written into the statement; "" for none.
+        condition: that a person has written into the statement; "" for none. The server can refuse it with one of
+            hundreds of errors, so every error counts as its own that does not pass by itself.
         """
         where = self._session.where
         try:
@@ -374,8 +376,9 @@ class SnapshotSource:
                         ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
                         " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
                     )
-            if errno in _WRONG and condition:
+            wrong = errno in _WRONG or (condition != "" and not passes(errno))
+            if wrong and condition and errno not in NO_RIGHT | _GONE:
                 text += f". The condition is {some([condition])}: cancel the snapshot, and start it with another one"
-            if errno in NO_RIGHT | _GONE | _WRONG:
+            if wrong or errno in NO_RIGHT | _GONE:
                 raise SnapshotRefused(text) from error
             raise SourceUnavailable(text) from error

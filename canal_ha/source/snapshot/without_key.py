@@ -157,6 +157,7 @@ class _Read:
         self._session = source.session()
         self._guard: SourceSession | None = None
         self._rows: RowStream | None = None
+        self._where = ""
 
     def open(self, brought: Reached, pause: Pause, *, locked: bool) -> tuple[Reached, Reached] | None:
         """Open the read; return what it sees, as `Hold.limit` takes it. Return None if the table is another one.
@@ -189,7 +190,8 @@ class _Read:
         sql = f"SELECT {self._target.table.select_list} FROM {self._table}"
         if where:
             sql += f" WHERE ({where}\n)"  # the condition may end in a comment
-        with self._reading(where):
+        self._where = where
+        with self._reading():
             self._rows = RowStream(self._session, sql)
 
     def take(self, limits: SnapshotLimits) -> RawRows:
@@ -235,10 +237,10 @@ class _Read:
             ) from error
 
     @contextmanager
-    def _reading(self, condition: str = "") -> Iterator[None]:
+    def _reading(self) -> Iterator[None]:
         """Turn the errors of the read into ours: a read that broke has to begin again."""
         try:
-            with self._source.translating(*self._names, condition):
+            with self._source.translating(*self._names, self._where):
                 yield
         except TableChanged as error:
             raise SourceUnavailable(
