@@ -297,9 +297,11 @@ def _documents() -> dict[str, Schema]:
                 **_texts("id", "phase", "error"),
                 **dict.fromkeys(("rows", "total", "table"), WHOLE),
                 "tables": _list(TEXT),
+                "failing": TEXT,
+                "retry_in_s": NUMBER,
             }
         )
-        | {"additionalProperties": True},
+        | {"required": ["id", "phase", "error", "rows", "total", "table", "tables"], "additionalProperties": True},
     }
 
 

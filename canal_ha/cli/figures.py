@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from canal_ha.model.excerpt import printable
+from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.model.figures import duration
 
 
@@ -60,6 +60,13 @@ def speed_of(state: Mapping[str, Any]) -> str:
     return f"{state['rows_per_s']:,.0f} rows/s{left}"
 
 
+def failing_of(state: Mapping[str, Any]) -> str:
+    """Format why a snapshot cannot go on now; "" if nothing fails. Older nodes do not say it."""
+    if state["phase"] != "running" or not state.get("failing"):
+        return ""
+    return f"next try in {duration(state.get('retry_in_s', 0.0))}: {excerpt(state['failing'])}"
+
+
 def snapshot_line(state: Mapping[str, Any]) -> str:
     """Format the state of a snapshot, as a node's answer has it."""
     tables = len(state["tables"])
@@ -72,4 +79,6 @@ def snapshot_line(state: Mapping[str, Any]) -> str:
     reading = state.get("reading") or state["tables"][max(0, state["table"]) :]
     if state["phase"] == "running" and state.get("attempt_rows") and reading:
         text += f" ({reading[0]} has no key: a fail-over begins it again)"
+    if failing := failing_of(state):
+        text += f"; {failing}"
     return printable(f"{text}: {state['error']}" if state["error"] else text)

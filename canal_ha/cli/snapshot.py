@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from canal_ha.cli.destination_node import DestinationNode, destination_node_options
-from canal_ha.cli.figures import snapshot_line, speed_of
+from canal_ha.cli.figures import failing_of, snapshot_line, speed_of
 from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.config import keys
-from canal_ha.model.excerpt import json_text
+from canal_ha.model.excerpt import json_text, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -181,7 +181,7 @@ def _watch(snapshots: ClientSnapshot) -> None:
             state = snapshots.state()
             bar.length = max(state["total"], state["rows"], 1)
             bar.pos = min(state["rows"], bar.length)
-            bar.update(0, speed_of(state))
+            bar.update(0, printable(failing_of(state)) or speed_of(state))
     click.echo(snapshot_line(state))
     if state["phase"] == "cancelled":
         click.echo("Somebody cancelled it: the client keeps the rows that it has. The others do not come.", err=True)

@@ -67,6 +67,8 @@ SNAPSHOT: Mapping[str, Any] = {
     "reading?": [str],
     "rows_per_s?": float,
     "left_s?": float,
+    "failing?": str,
+    "retry_in_s?": float,
 }
 STREAM: Mapping[str, Any] = {
     "client_id": int,

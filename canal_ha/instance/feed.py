@@ -104,6 +104,8 @@ class FeedRequest:
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the most that the client's account may read.
     snapshot_ended: called with the state of the client's snapshot when it ends by an error.
+    snapshot_failing: called with an error after which the snapshot is tried again, and the seconds until then.
+    snapshot_goes_on: called when the snapshot goes on after such an error.
     """
 
     client_id: int
@@ -122,6 +124,8 @@ class FeedRequest:
     exact: bool = False
     within: Within = ANYTHING
     snapshot_ended: Callable[[str], None] = lambda state: None
+    snapshot_failing: Callable[[CanalError, float], None] = lambda error, retry_in_s: None
+    snapshot_goes_on: Callable[[], None] = lambda: None
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

@@ -73,7 +73,8 @@ class StreamStatus:
     alarms: purge, lag, unmoved, blocked, denied; see canal_ha.instance.alarms.
     parts: the sources, where the stream merges several.
     snapshot: the state of the client's last snapshot, by the fields of SnapshotState, with `rows_per_s` of the last
-        minute, and `left_s`, -1 while nobody can tell it; None if it never had one.
+        minute, `left_s`, -1 while nobody can tell it, `failing`, why it cannot go on now, and `retry_in_s`; None if
+        it never had one.
     """
 
     client_id: int

@@ -27,6 +27,7 @@ from canal_ha.instance.feed_pace import FeedPace
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
 from canal_ha.instance.snapshot_rate import SnapshotRate
+from canal_ha.instance.snapshot_retry import SnapshotRetry
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
@@ -142,6 +143,7 @@ class Stream:
         self._open_feed = open_feed
         self._reactor = reactor
         self._snapshot_rate = SnapshotRate(reactor.seconds)
+        self._snapshot_retry = SnapshotRetry(reactor.seconds)
         self._check_room = check_room
         self._tell = tell
         self._batches = Batches(client_id, batch_ids)
@@ -468,6 +470,8 @@ class Stream:
                 exact=self._exact,
                 within=self.within,
                 snapshot_ended=lambda state: self._from_feed(self._snapshot_ended, ring, state),
+                snapshot_failing=lambda error, retry: self._from_feed(self._snapshot_failing, ring, error, retry),
+                snapshot_goes_on=lambda: self._from_feed(self._snapshot_goes_on, ring),
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed
@@ -512,6 +516,7 @@ class Stream:
             self._feed.stop()
         self._ring.close()
         self._ring = self._sink = self._feed = None
+        self._snapshot_retry.goes_on()  # a new feed would try at once
         self._moves.clear()
         self.state = StreamState.PARKED
 
@@ -559,6 +564,14 @@ class Stream:
             ended = SnapshotState.from_text(state)
             facts = {"snapshot": ended.id, "rows": ended.rows, "error": ended.error} if ended else {}
             self._tell("snapshot.failed", client_id=self.client_id, **facts, alarm=True)
+
+    def _snapshot_failing(self, ring: Ring, error: CanalError, retry_in_s: float) -> None:
+        if ring is self._ring:
+            self._snapshot_retry.failed(str(error), retry_in_s)
+
+    def _snapshot_goes_on(self, ring: Ring) -> None:
+        if ring is self._ring:
+            self._snapshot_retry.goes_on()
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is self._ring and self._waiting:
@@ -686,7 +699,8 @@ class Stream:
             "state": self.state.value,
             "error": str(self.error or ""),
             "cursor": cursor,
-            "snapshot": snapshot and {**snapshot.facts(), **self._snapshot_rate.of(snapshot)},
+            "snapshot": snapshot
+            and {**snapshot.facts(), **self._snapshot_rate.of(snapshot), **self._snapshot_retry.of(snapshot)},
             "batches": self._batches.ids,
             "waiting": len(self._waiting),
             "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,

@@ -44,6 +44,11 @@ class SnapshotFeed:
         before = request.start if config.decode.gtid_on else None
         self._junction = junction = Junction(request.accept, lambda: self._dump.decoded, before)
         decode = decoding(config, request)
+
+        def failed(error: CanalError, retry_in_s: float) -> None:
+            failing(error, retry_in_s)
+            request.snapshot_failing(error, retry_in_s)
+
         self._reader = SnapshotReader(
             state,
             route,
@@ -51,7 +56,8 @@ class SnapshotFeed:
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
             protection=_protection(config, request),
             limits=_limits(config, state),
-            failing=failing,
+            failing=failed,
+            goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
             await_taken=request.await_taken,
             name=f"snapshot-{config.destination}-{request.client_id}",

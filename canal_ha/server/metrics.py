@@ -355,6 +355,9 @@ def _snapshots(pairs: Iterable[tuple[str, StreamStatus]]) -> Iterator[Metric]:
     total = Family("canal_snapshot_rows_estimated", "gauge", "Rows of its tables, as the server estimates.", *labels)
     rate = Family("canal_snapshot_rows_per_second", "gauge", "Rows acknowledged, over the last minute.", *labels)
     left = Family("canal_snapshot_left_seconds", "gauge", "Until its end, at this rate; none if unknown.", *labels)
+    failing = Family(
+        "canal_snapshot_failing", "gauge", "1 while the snapshot runs, and its last attempt has failed.", *labels
+    )
     for destination, stream in pairs:
         if stream.snapshot:
             phase.add(1, destination, stream.client_id, stream.snapshot["phase"])
@@ -363,7 +366,8 @@ def _snapshots(pairs: Iterable[tuple[str, StreamStatus]]) -> Iterator[Metric]:
             rate.add(stream.snapshot["rows_per_s"], destination, stream.client_id)
             if stream.snapshot["left_s"] >= 0:
                 left.add(stream.snapshot["left_s"], destination, stream.client_id)
-    yield from (phase, rows, total, rate, left)
+            failing.add(int(bool(stream.snapshot["failing"])), destination, stream.client_id)
+    yield from (phase, rows, total, rate, left, failing)
 
 
 def _port(counters: RequestCounters) -> Iterator[Metric]:

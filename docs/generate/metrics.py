@@ -36,7 +36,7 @@ def families() -> Sequence[Metric]:
         purge_in_s=0.0,
         alarms=("lag",),
         parts=(PartStatus(1, "db:3306"),),
-        snapshot={**SnapshotState("1", ("a.b",)).facts(), "rows_per_s": 1.0, "left_s": 1.0},
+        snapshot={**SnapshotState("1", ("a.b",)).facts(), "rows_per_s": 1.0, "left_s": 1.0, "failing": ""},
     )
     counters = RequestCounters(
         known=lambda name: True,

@@ -59,7 +59,7 @@ INSTANCES = (
                 seconds_behind=0.25,
                 bytes_behind=2048,
                 alarms=("blocked",),
-                snapshot={**SNAPSHOT.facts(), "rows_per_s": 1250.0, "left_s": 72.0},
+                snapshot={**SNAPSHOT.facts(), "rows_per_s": 1250.0, "left_s": 72.0, "failing": "", "retry_in_s": 0.0},
             ),
             StreamStatus(
                 1002,
@@ -144,6 +144,10 @@ def test_snapshots_are_shown() -> None:
     progress = "3,000 of about 90,000 rows, 0 of 2 tables"
     assert f"example, client 1001: snapshot a1 running: {progress}, 1,250 rows/s, 1 min 12 s left (shop.orders" in text
     assert f"example, client 1002: snapshot a1 failed: {progress}: shop.orders is gone" in text
+    failing = {**SNAPSHOT.facts(), "failing": "db:3306: too many\nconnections (1040)", "retry_in_s": 7.6}
+    waits = replace(INSTANCES[1], streams=(replace(INSTANCES[1].streams[0], snapshot=failing),))
+    text = " ".join(run(status_document(FACTS, [waits], 7300.0)).output.split())
+    assert r"next try in 7.6 s: db:3306: too many\nconnections (1040)" in text
     stream = replace(INSTANCES[1].streams[0], snapshot=replace(SNAPSHOT, phase=SnapshotPhase.DONE).facts())
     quiet = replace(INSTANCES[1], streams=(stream,))
     assert "snapshot" not in run(status_document(FACTS, [quiet], 7300.0)).output

@@ -121,6 +121,7 @@ class SnapshotStream:
         self.told: list[tuple[str, dict[str, object]]] = []
         self.failures: list[CanalError] = []
         self.ended = ""  # the state after an error
+        self.tries: list[str] = []  # the errors after which the snapshot was tried again, and "" when it went on
         self.room = threading.Event()
         self.room.set()
         self.blocked = threading.Event()
@@ -142,6 +143,8 @@ class SnapshotStream:
                 connected=lambda version: None,
                 failed=lambda error, retry_in_s: self.failures.append(error),
                 snapshot_ended=self._ended,
+                snapshot_failing=lambda error, retry_in_s: self.tries.append(str(error)),
+                snapshot_goes_on=lambda: self.tries.append(""),
             )
         )
 

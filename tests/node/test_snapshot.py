@@ -780,6 +780,9 @@ def test_the_connection_of_the_snapshot_is_killed(
         last = stream.done()
         assert not stream.failures
         assert [event for event, _ in stream.told] == ["snapshot.failing"]
+        failure, went_on = stream.tries
+        assert failure
+        assert not went_on
     assert ids(copy) == list(range(1, 31))
     assert last.rows == 30
 

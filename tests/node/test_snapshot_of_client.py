@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -209,6 +211,41 @@ def test_no_row_of_a_snapshot_is_lost_when_an_operator_moves_the_cursor(mysql: S
         assert moved.exit_code == 0, moved.output
         node.start()
         reader.until(lambda: copy.rows == expected(mysql, table), "the rows that were left", 60)
+
+
+def test_a_snapshot_that_cannot_go_on_says_why_and_when_it_is_tried_again(mysql: SqlServer, database: str) -> None:
+    """The state, the command, the page and the metrics say it until rows come."""
+    table = f"{database}.t"
+    made = f"CREATE TABLE {table} (id INT PRIMARY KEY)"
+    mysql.execute(f"CREATE DATABASE {database}", made, f"ALTER TABLE {table} DISCARD TABLESPACE")
+    with Node({"example": follow(mysql)}) as node, following(node, tables=rf"{database}\..*") as client:
+        snapshot = snapshots(node)
+        client.get(1, 10)
+        snapshot.start([table])
+
+        def waits() -> dict[str, Any] | None:
+            client.get(100, 10)
+            state = snapshot.state()
+            return state if state["retry_in_s"] > 1 else None
+
+        state = until(waits, what="an attempt that failed")
+        assert table in state["failing"]
+        assert "(1814)" in state["failing"]
+        assert (state["phase"], state["error"]) == ("running", "")
+        where = ["--conf", str(node.conf), "--destination", "example", "--client-id", "1001"]
+        shown = CliRunner().invoke(group, ["snapshot", "status", *where])
+        assert shown.exit_code == 0, shown.output
+        assert re.search(r"; next try in [0-9.]+ s: .*\(1814\)", shown.output)
+        mysql.execute(f"DROP TABLE {table}", made, f"INSERT INTO {table} VALUES (1), (2)")
+
+        def done() -> dict[str, Any] | None:
+            batch = client.get(100, 10)
+            state = snapshot.state()
+            assert not (batch and state["phase"] == "failed"), state
+            return state if state["phase"] == "done" else None
+
+        state = until(done, what="the end of the snapshot")
+        assert (state["rows"], state["failing"]) == (2, "")
 
 
 def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, database: str) -> None:

@@ -515,6 +515,7 @@ def test_the_connection_of_a_read_is_killed(
         last = stream.done()
         stream.caught_up(source_server)
         assert [event for event, _ in stream.told] == ["snapshot.failing"]
+        assert [bool(text) for text in stream.tries] == [True, False]
         assert not stream.failures
     assert log.equals(source_server)
     assert last.rows == 21

@@ -116,8 +116,8 @@ def test_canals_families_of_one_client() -> None:
 def test_snapshots_of_clients() -> None:
     """A client without a snapshot has no figure, and an unknown time is none."""
     state = SnapshotState("a1", ("shop.orders",), rows=5, total=90).facts()
-    first = replace(FULL, snapshot={**state, "rows_per_s": 2.5, "left_s": 34.0})
-    second = replace(FULL, client_id=1003, snapshot={**state, "rows_per_s": 0.0, "left_s": -1.0})
+    first = replace(FULL, snapshot={**state, "rows_per_s": 2.5, "left_s": 34.0, "failing": "db:1 is away"})
+    second = replace(FULL, client_id=1003, snapshot={**state, "rows_per_s": 0.0, "left_s": -1.0, "failing": ""})
     found = samples(collector(InstanceStatus("example", "db:1", streams=(first, NEW, second))))
     assert {key: value for key, value in found.items() if key[0].startswith("canal_snapshot")} == {
         ("canal_snapshot_phase", "1001", "example", "running"): 1,
@@ -125,10 +125,12 @@ def test_snapshots_of_clients() -> None:
         ("canal_snapshot_rows_estimated", "1001", "example"): 90,
         ("canal_snapshot_rows_per_second", "1001", "example"): 2.5,
         ("canal_snapshot_left_seconds", "1001", "example"): 34,
+        ("canal_snapshot_failing", "1001", "example"): 1,
         ("canal_snapshot_phase", "1003", "example", "running"): 1,
         ("canal_snapshot_rows", "1003", "example"): 5,
         ("canal_snapshot_rows_estimated", "1003", "example"): 90,
         ("canal_snapshot_rows_per_second", "1003", "example"): 0,
+        ("canal_snapshot_failing", "1003", "example"): 0,
     }
 
 
@@ -350,7 +352,7 @@ def test_the_build_is_named(kernel: str) -> None:
 def test_prometheus_reads_the_page_of_a_node_with_a_queue_and_all_else_that_has_figures(error: str) -> None:
     """One sample that is no number would cost all of them. Each number is a Python number that is not a bool."""
     part = PartStatus(1, "db:2", left_behind=True)
-    snapshot = SnapshotState("a1", ("shop.orders",)).facts() | {"rows_per_s": 1.0, "left_s": 2.0}
+    snapshot = SnapshotState("a1", ("shop.orders",)).facts() | {"rows_per_s": 1.0, "left_s": 2.0, "failing": ""}
     stream = replace(FULL, alarms=("lag",), parts=(part,), snapshot=snapshot)
     queue = QueueStatus("kafka:9092", None, 4, 9, 0.5, error=error)
     full = replace(

@@ -75,6 +75,7 @@ class SnapshotReader:
         protection: Callable[[str, str, str], Protection],
         limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
+        goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
         await_taken: Callable[[int], None] = lambda most: None,
         name: str = "",
@@ -89,6 +90,7 @@ class SnapshotReader:
         protection: how a column is kept from the client, by schema, table and name.
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
+        goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
         await_taken: see FeedRequest.
         name: of the threads.
@@ -105,7 +107,7 @@ class SnapshotReader:
         self._turn = threading.Lock()  # of the thread whose piece enters while changes flow
         self._await_taken = await_taken
         self._buffers = Buffers()
-        self._failing = failing
+        self._retries = _Retries(failing, goes_on)
         self._ended = ended
         self._random = random or Random().random
         self._stopping = threading.Event()
@@ -170,7 +172,7 @@ class SnapshotReader:
                 if part.chunks != chunks:
                     backoff.reset()
                 delay_s = backoff.delay_s()
-                self._failing(failure, delay_s)
+                self._retries.failed(failure, delay_s)
                 self._stopping.wait(delay_s)
         finally:
             if source:
@@ -244,6 +246,7 @@ class SnapshotReader:
         for state in table.read(self._progress.state, part.range):
             if not self._progress.put_piece(part, state):
                 return
+            self._retries.went_on()
 
     def _target(self, source: SnapshotSource, table: str) -> SnapshotTarget:
         """Return a table as it is now. Raises SnapshotRefused."""
@@ -341,6 +344,7 @@ class SnapshotReader:
                 self._rest(piece.first, began)
                 self._not_put(window, read.end)
                 return
+            self._retries.went_on()
         self._rest(rows.count, began)
 
     def _piece_bytes(self) -> int:
@@ -411,6 +415,31 @@ class SnapshotReader:
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds) if seconds else self._stopping.is_set():
             raise _ReaderStopped
+
+
+class _Retries:
+    """The failures of all connections, as one: rows of any connection end the last one once its wait is over."""
+
+    def __init__(self, failing: Callable[[CanalError, float], None], goes_on: Callable[[], None]) -> None:
+        """failing, goes_on: see SnapshotReader."""
+        self._failing, self._goes_on = failing, goes_on
+        self._lock = threading.Lock()
+        self._again_at: float | None = None  # monotonic, s; None without a failure
+
+    def failed(self, error: CanalError, delay_s: float) -> None:
+        """A connection tries again after this time."""
+        with self._lock:
+            self._again_at = time.monotonic() + delay_s
+            self._failing(error, delay_s)
+
+    def went_on(self) -> None:
+        """Rows have entered the stream."""
+        if self._again_at is None:
+            return
+        with self._lock:
+            if self._again_at is not None and time.monotonic() >= self._again_at:
+                self._again_at = None
+                self._goes_on()
 
 
 @dataclass(frozen=True, slots=True)
