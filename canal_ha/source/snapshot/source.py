@@ -272,7 +272,7 @@ class SnapshotSource:
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()
-            self._session = SourceSession(self._config, self._config.master, opening=self._opening)
+            self._session = self._connected()
             self._prepare()
         end = self.end()
         if self.way is Visibility.CONSISTENT_SNAPSHOT:
@@ -291,7 +291,7 @@ class SnapshotSource:
 
     def session(self) -> SourceSession:
         """Return another session with the server, without a limit for the time of a SELECT. The caller closes it."""
-        session = SourceSession(self._config, self._config.master, opening=self._opening)
+        session = self._connected()
         session.query(SESSION)
         session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         limit = "max_statement_time" if self.server.mariadb else "max_execution_time"
@@ -299,6 +299,17 @@ class SnapshotSource:
             session.ask(f"SET SESSION {limit} = 0")
         with suppress(pymysql.MySQLError):
             session.ask(_GIPK)
+        return session
+
+    def _connected(self) -> SourceSession:
+        """Return one more session with the server. Raises SourceUnavailable, also if another server answers."""
+        session = SourceSession(self._config, self._config.master, opening=self._opening)
+        found = examine(session)
+        if found.identity != self.server.identity:
+            session.close()
+            raise SourceUnavailable(
+                f"{session.where.address}: another server answers, {found.identity} instead of {self.server.identity}"
+            )
         return session
 
     def end(self, session: SourceSession | None = None) -> Reached:
