@@ -127,8 +127,10 @@ class Snapshots:
         request: to start it.
         stored: the text of the client's last snapshot; "" if it never had one.
         known: the source's tables.
-        Raises SnapshotRefused, also for a table that the source does not show, or whose schema has a dot.
+        Raises SnapshotRefused, also for a table that the source does not show, or whose schema has a dot, and if no
+        row would arrive.
         """
+        check_inserts(self._config)
         if dotted := [table for table in request.tables if known.get(table, _names(table)) != _names(table)]:
             raise SnapshotRefused(
                 f"{self._config.destination}: {some(dotted)}: the name of the schema has a dot, and a snapshot takes"
@@ -158,6 +160,19 @@ class Snapshots:
 
         async with self._compiling.of(identity.account or identity.client_id):
             return await self._run_blocking(kept)
+
+
+def check_inserts(config: InstanceConfig) -> None:
+    """Raise SnapshotRefused if a filter of the destination drops inserted rows, which those of a snapshot are."""
+    dropping = (
+        (config.decode.filter_rows, "canal.instance.filter.rows"),
+        (config.decode.filter_dml_insert, "canal.instance.filter.dml.insert"),
+    )
+    if dropped_by := [key for drops, key in dropping if drops]:
+        raise SnapshotRefused(
+            f"{config.destination}: no row of a snapshot would arrive, because {' and '.join(dropped_by)} drops"
+            " inserted rows: set it to false"
+        )
 
 
 def _names(table: str) -> tuple[str, str]:

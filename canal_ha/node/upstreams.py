@@ -21,6 +21,7 @@ from canal_ha.errors import CanalError, LocalProtocolError, StandbyBehind
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.origin import KeepServers
+from canal_ha.instance.snapshots import check_inserts
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -330,6 +331,7 @@ class Upstreams:
             return self._open_dump(request)
 
         def route() -> SnapshotRoute:
+            check_inserts(self._config)
             now = self._now
             return SnapshotRoute(now.config, now.tables.fetch)
 

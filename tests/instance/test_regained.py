@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -57,15 +58,16 @@ class OneNode:
     """A node that can lose its destination and claim it again. Cursors are the flushed ones.
 
     right: the claim that its instances check; None for an undisputed one.
+    config: more of the destination's.
     """
 
-    def __init__(self, right: Claim | None = None) -> None:
+    def __init__(self, right: Claim | None = None, **config: Any) -> None:
         self._right = right or UndisputedClaim(lambda error: None)
         self.clock = OneThread()
         self.embedded = Embedded()
         self._backend = MemoryBackend()
         self._config = InstanceConfig(
-            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, stream_idle_s=300
+            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, stream_idle_s=300, **config
         )
 
     def claim(self) -> None:

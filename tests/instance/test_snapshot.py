@@ -11,6 +11,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import FilterInvalid, LocalProtocolError, NotSubscribed, SnapshotRefused
 from canal_ha.instance.feed_pace import BEGUN_MOST, BEGUN_S
 from canal_ha.instance.one_at_a_time import OneAtATime
@@ -73,6 +74,26 @@ def test_a_table_that_the_clients_filter_drops_is_refused(node: OneNode) -> None
             ask(node, action, "shop.orders", "other.t")
     assert state(node) is None
     assert ask(node, SnapshotAction.START, "shop.orders").phase is SnapshotPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        (DecodeOptions(filter_rows=True), "canal.instance.filter.rows"),
+        (DecodeOptions(filter_dml_insert=True), "canal.instance.filter.dml.insert"),
+    ],
+)
+def test_a_snapshot_of_which_no_row_would_arrive_is_refused(options: DecodeOptions, key: str) -> None:
+    """Its rows are inserts. The snapshot ended as done, with all rows counted."""
+    node = OneNode(decode=options)
+    node.claim()
+    with pytest.raises(SnapshotRefused, match=f"because {key} drops inserted rows"):
+        now(node.embedded.subscribe(CLIENT, snapshot=InitialSnapshot(("shop.orders",))))
+    now(node.embedded.subscribe(CLIENT))
+    for action in (SnapshotAction.START, SnapshotAction.ADD):
+        with pytest.raises(SnapshotRefused, match=f"because {key} drops inserted rows"):
+            ask(node, action, "shop.orders")
+    assert state(node) is None
 
 
 def test_a_table_outside_the_accounts_filter_is_refused(node: OneNode) -> None:

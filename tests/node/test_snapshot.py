@@ -251,6 +251,17 @@ def test_a_hidden_key_is_refused(
         assert not stream.failures
 
 
+@pytest.mark.parametrize("options", [DecodeOptions(filter_rows=True), DecodeOptions(filter_dml_insert=True)])
+def test_a_filter_that_drops_inserts_ends_the_snapshot(
+    source_server: SqlServer, database: str, options: DecodeOptions
+) -> None:
+    """It may have been set while the snapshot was running or paused. No row counts that does not arrive."""
+    table = filled(source_server, database)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), options=options) as stream:
+        assert "no row of a snapshot would arrive" in stream.failed().error
+        assert not stream.states()
+
+
 @pytest.mark.parametrize("condition", ["id >", "absent = 1"])
 @pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
 def test_a_wrong_condition_is_named(source_server: SqlServer, database: str, condition: str, key: str) -> None:
