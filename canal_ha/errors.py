@@ -394,6 +394,12 @@ class SnapshotRefused(CanalError):
     """A snapshot cannot be started, changed or read like this. The text says why, and what to do."""
 
 
+class TableMissing(SnapshotRefused):
+    """The source shows no such table, so there is nothing to read. Programs recognise it by the code."""
+
+    code = 404
+
+
 class FileBroken(CanalError):
     """A binlog file cannot be decoded from an offset on; everything complete before it was written."""
 

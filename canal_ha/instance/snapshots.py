@@ -10,7 +10,7 @@ from uuid import uuid4
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.filters import TableFilter, effective
 from canal_ha.decode.privacy import Privacy
-from canal_ha.errors import SnapshotRefused
+from canal_ha.errors import SnapshotRefused, TableMissing
 from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin
 from canal_ha.meta.files import RunBlocking
@@ -92,11 +92,12 @@ class Snapshots:
         """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
 
         identity: the client, with its filter.
-        tables: `schema.table` each. Those that the source does not show are left to `begun`, unless the account has a
-            filter: it gets the same answer for them, so it cannot learn which tables there are outside its filter.
+        tables: `schema.table` each. Those that the source does not show are left to `begun`, unless the filter drops
+            them and the account has one: it gets the same answer for them, so it cannot learn which tables there are
+            outside its filter.
         known: the source's tables.
         """
-        kept = set(await self._kept(identity, [known[name] for name in tables if name in known]))
+        kept = set(await self._kept(identity, [known.get(name) or _names(name) for name in tables]))
         limited = bool(identity.within.filter)
         if dropped := [name for name in tables if name not in kept and (limited or name in known)]:
             unknown = ", or because the source shows no such table" if limited else ""
@@ -127,8 +128,9 @@ class Snapshots:
         request: to start it.
         stored: the text of the client's last snapshot; "" if it never had one.
         known: the source's tables.
-        Raises SnapshotRefused, also for a table that the source does not show, or whose schema has a dot, and if no
-        row would arrive.
+        Raises SnapshotRefused, also for a table whose schema has a dot, and if no row would arrive; and TableMissing
+            for a table of the request that the source does not show. A table of the stored snapshot that is gone
+            meanwhile is no reason to refuse others.
         """
         check_inserts(self._config)
         if dotted := [table for table in request.tables if known.get(table, _names(table)) != _names(table)]:
@@ -137,8 +139,8 @@ class Snapshots:
                 " the first dot for the end of that name: leave the table out"
             )
         state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
-        if missing := [table for table in state.tables if table not in known]:
-            raise SnapshotRefused(
+        if missing := [table for table in request.tables if table not in known]:
+            raise TableMissing(
                 f"{self._config.destination}: the source shows no table {some(missing)}: check the name with its letter"
                 " case, or GRANT SELECT on it"
             )

@@ -13,7 +13,7 @@ from canal_ha.client.discovery import split_address
 from canal_ha.client.failover import FailureKind
 from canal_ha.client.refusals import kind_of
 from canal_ha.decode.kernel.codes import ROWDATA
-from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused, SnapshotRefused
+from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused, SnapshotRefused, TableMissing
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotState
 from canal_ha.pipeline.description import Description
@@ -25,7 +25,6 @@ NODE_WAIT_S = 120.0  # of a private read for a node that runs the destination
 ASK_MS = 10_000
 FETCH_WAIT_MS = 1000
 _NO_ANSWER = ("NOT supported", "open streams")  # replies of canal, and of a node without room for another stream
-_GONE = "the source shows no table"  # of a node that is to read a table again
 _PLAIN = re.compile(r"[A-Za-z0-9_$.*?-]+")
 
 log = logs.Spared(logs.get(__name__))  # tables and their statements are from outside
@@ -108,7 +107,7 @@ class SourceAccess:
                 try:
                     state = snapshot_of(_told(client))
                 except ServerRefused as refused:
-                    if _GONE not in str(refused):
+                    if refused.code != TableMissing.code:
                         raise SnapshotRefused(f"canal: {table} cannot be read again: {refused}") from refused
                     log.warning("pipeline.table_gone", destination=self.destination, table=table)
                     continue

@@ -26,7 +26,7 @@ from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
-GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403 and 429
+GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403, 404 and 429
 SNAPSHOT_BYTES = 32_768  # of the names of tables in a subscription
 MARK_BYTES = 200  # longest mark; it is written with every cursor
 GTID_SET_CHARACTERS = 65_536
