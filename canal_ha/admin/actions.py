@@ -86,7 +86,8 @@ def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
         gate.SNAPSHOT: Action(
             "snapshot",
             'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {},'
-            ' "without_key": false, "connections": 0, "rows_per_s_most": 0}, as'
+            ' "without_key": false, "connections": 0, "rows_per_s_most": 0}, or with "action": "resume" and'
+            ' "leave_out": [...], as'
             f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
             frozenset({"client_id", *(each.name for each in fields(SnapshotRequest))}),
             _snapshot,
@@ -124,19 +125,22 @@ def _snapshot(body: Any) -> tuple[int, SnapshotRequest] | None:
     if not isinstance(body, dict):
         return None
     client_id, tables, where = client_id_in(body), body.get("tables", []), body.get("where", {})
-    without_key = body.get("without_key", False)
+    without_key, leave_out = body.get("without_key", False), body.get("leave_out", [])
     connections = whole(body.get("connections", 0), 0, keys.SNAPSHOT_CONNECTIONS_MOST)
     rows_per_s_most = whole(body.get("rows_per_s_most", 0), 0, keys.INT32)
     texts = [*where.items()] if isinstance(where, dict) else [(None, None)]
     if (
         client_id is None
         or not isinstance(tables, list)
+        or not isinstance(leave_out, list)
         or type(without_key) is not bool
         or connections is None
         or rows_per_s_most is None
-        or not all(isinstance(each, str) for each in (*tables, *(text for pair in texts for text in pair)))
+        or not all(isinstance(each, str) for each in (*tables, *leave_out, *(text for pair in texts for text in pair)))
         or body.get("action") not in [each.value for each in SnapshotAction]
     ):
         return None
     action = SnapshotAction(body["action"])
-    return client_id, SnapshotRequest(action, tuple(tables), where, without_key, connections, rows_per_s_most)
+    return client_id, SnapshotRequest(
+        action, tuple(tables), where, without_key, connections, rows_per_s_most, tuple(leave_out)
+    )

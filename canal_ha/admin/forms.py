@@ -99,6 +99,8 @@ def _snapshot(given: Given) -> dict[str, Any]:
         body["tables"] = given.get("tables", "").replace(",", " ").split()
         body["without_key"] = given.get("without_key") == "yes"
         body["rows_per_s_most"] = _number(given.get("rows_per_s_most", "").strip() or "0", "The rows a second")
+    elif body["action"] == SnapshotAction.RESUME.value:
+        body["leave_out"] = given.get("leave_out", "").replace(",", " ").split()
     return body
 
 
@@ -200,6 +202,7 @@ FORMS: Mapping[str, Form] = {
                 Field("action", "What to do", tuple(each.value for each in SnapshotAction)),
                 Field("client_id", "Client id", clients=True),
                 Field("tables", "Tables, for start and add: schema.table, one a line", lines=True),
+                Field("leave_out", "Tables to leave out, for resume: schema.table, one a line", lines=True),
                 Field("without_key", "Also tables without a key, for start and add", ("no", "yes")),
                 Field("rows_per_s_most", "Rows a second at most, for start and add; 0: as configured", numeric=True),
             ),

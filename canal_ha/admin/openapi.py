@@ -296,7 +296,7 @@ def _documents() -> dict[str, Schema]:
             {
                 **_texts("id", "phase", "error"),
                 **dict.fromkeys(("rows", "total", "table"), WHOLE),
-                "tables": _list(TEXT),
+                **dict.fromkeys(("tables", "left_out"), _list(TEXT)),
                 "failing": TEXT,
                 "retry_in_s": NUMBER,
             }
@@ -315,6 +315,7 @@ def _actions() -> dict[str, Schema]:
             "without_key": FLAG,
             "connections": {"type": "integer", "minimum": 0, "maximum": keys.SNAPSHOT_CONNECTIONS_MOST},
             "rows_per_s_most": {"type": "integer", "minimum": 0, "maximum": keys.INT32},
+            "leave_out": _list(TEXT),
         }
     )
     of_page = {key: {"description": "Of the page of another node; it changes nothing"} for key in sorted(FORM_KEYS)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.excerpt import excerpt, printable, some
 from canal_ha.model.figures import duration
 
 
@@ -76,6 +76,8 @@ def snapshot_line(state: Mapping[str, Any]) -> str:
     )
     if speed := speed_of(state):
         text += f", {speed}"
+    if left_out := state.get("left_out"):
+        text += f", without {some(left_out)}"
     reading = state.get("reading") or state["tables"][max(0, state["table"]) :]
     if state["phase"] == "running" and state.get("attempt_rows") and reading:
         text += f" ({reading[0]} has no key: a fail-over begins it again)"

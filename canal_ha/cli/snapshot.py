@@ -112,12 +112,19 @@ def pause(**client: Any) -> None:
 @command.command()
 @_client_options
 @_without_key
-def resume(without_key: bool, **client: Any) -> None:
+@click.option(
+    "--leave-out",
+    "leave_out",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="Do not read this table, which is not read to its end yet. May be repeated.",
+)
+def resume(without_key: bool, leave_out: tuple[str, ...], **client: Any) -> None:
     """Continue behind the last acknowledged chunk; also a snapshot that failed.
 
-    A table without a key begins again.
+    A table without a key begins again. If a table was renamed, leave its former name out, and `add` the new one.
     """
-    click.echo(snapshot_line(_snapshots(**client).resume(without_key=without_key)))
+    click.echo(snapshot_line(_snapshots(**client).resume(without_key=without_key, leave_out=leave_out)))
 
 
 @command.command()

@@ -65,6 +65,7 @@ SNAPSHOT: Mapping[str, Any] = {
     "error": str,
     "attempt_rows?": int,
     "reading?": [str],
+    "left_out?": [str],
     "rows_per_s?": float,
     "left_s?": float,
     "failing?": str,

@@ -17,8 +17,9 @@ class ClientSnapshot:
     """The snapshot of one client id.
 
     The methods return its state, a dict: `id`, `phase` (running, paused, done, failed, cancelled), `rows` that the
-    client has acknowledged, `total` rows as the server estimates them, `table` (how many of `tables` are read), `error`
-    and more. They raise SnapshotRefused with the reason, and NodeUnreachable.
+    client has acknowledged, `total` rows as the server estimates them, `table` (how many of `tables` are read),
+    `left_out` (tables that were taken out, so the snapshot is not complete), `error` and more. They raise
+    SnapshotRefused with the reason, and NodeUnreachable.
     """
 
     def __init__(
@@ -70,9 +71,21 @@ class ClientSnapshot:
         """Stop reading rows; changes keep flowing."""
         return self._ask("pause")
 
-    def resume(self, *, without_key: bool = False) -> dict[str, Any]:
-        """Continue behind the last acknowledged chunk, also a snapshot that failed. without_key: as in `start`."""
-        return self._ask("resume", without_key=without_key)
+    def resume(self, *, without_key: bool = False, leave_out: Sequence[str] = ()) -> dict[str, Any]:
+        """Continue behind the last acknowledged chunk, also a snapshot that failed.
+
+        without_key: as in `start`.
+        leave_out: tables that are not to be read, `schema.table` each. Their rows that the client has got stay.
+        """
+        if not leave_out:
+            return self._ask("resume", without_key=without_key)
+        state = self._ask("resume", without_key=without_key, leave_out=list(leave_out))
+        if not set(leave_out) <= set(state.get("left_out", ())):
+            raise SnapshotRefused(
+                f"the node of {self.destination} has resumed the snapshot with {', '.join(leave_out)}: its version"
+                " cannot leave tables out, so update it"
+            )
+        return state
 
     def cancel(self) -> dict[str, Any]:
         """End the snapshot. The rows that the client has got stay."""

@@ -5,7 +5,6 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -65,7 +64,6 @@ from canal_ha.model.snapshot import (
     SnapshotAction,
     SnapshotRequest,
     SnapshotState,
-    changed,
     check_tables,
 )
 from canal_ha.model.surrogates import REASON, has_surrogate
@@ -468,7 +466,7 @@ class Instance:
                 raise NotSubscribed(self.config.destination, client_id)
             state = self._snapshots.begun(request, cursor.snapshot, known)
         else:
-            state = changed(cursor.snapshot, request, "", int(time.time() * 1000))
+            state = self._snapshots.changed(request, cursor.snapshot)
         self.meta.move(client_id, replace(cursor, snapshot=state.text))
         stream.restart()
         self._log.event(

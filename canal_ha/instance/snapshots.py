@@ -138,13 +138,17 @@ class Snapshots:
                 f"{self._config.destination}: {some(dotted)}: the name of the schema has a dot, and a snapshot takes"
                 " the first dot for the end of that name: leave the table out"
             )
-        state = changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
+        state = self.changed(request, stored)
         if missing := [table for table in request.tables if table not in known]:
             raise TableMissing(
                 f"{self._config.destination}: the source shows no table {some(missing)}: check the name with its letter"
                 " case, or GRANT SELECT on it"
             )
         return state
+
+    def changed(self, request: SnapshotRequest, stored: str) -> SnapshotState:
+        """Return the state of a snapshot after a request, without a look at the source. Raises SnapshotRefused."""
+        return changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
 
     async def _kept(self, identity: ClientIdentity, names: Collection[tuple[str, str]]) -> tuple[str, ...]:
         """Return those tables that the client's filter keeps."""

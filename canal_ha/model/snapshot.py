@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.condition import names_in
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.excerpt import excerpt, printable, some
 from canal_ha.model.surrogates import has_surrogate
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
 MOST_TABLES = 5000  # of a request
 _NAME_CHARACTERS = 200  # of schema.table; a server allows 64 of each
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
-# of the text unless they are set: older nodes do not know them
-_LEFT_OUT = ("ranges", "without_key", "attempt", "attempt_rows", "connections", "rows_per_s_most")
+# not in the text unless they are set: older nodes do not know them
+_UNLESS_SET = ("ranges", "without_key", "attempt", "attempt_rows", "connections", "rows_per_s_most", "left_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class SnapshotState:
     attempt: number of the read of a table without a key, larger than those of earlier attempts; 0 for other tables.
     attempt_rows: acknowledged of that read.
     connections, rows_per_s_most: at most, for this snapshot; 0: as the destination is configured.
+    left_out: tables that were taken out of `tables` before all their rows were read: the snapshot is not complete.
     """
 
     id: str
@@ -99,6 +100,7 @@ class SnapshotState:
     attempt_rows: int = 0
     connections: int = 0
     rows_per_s_most: int = 0
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
@@ -115,6 +117,7 @@ class SnapshotState:
                     "tables": _texts(body["tables"]),
                     "ranges": ranges or ((SnapshotRange(body.get("table", 0), key),) if key else ()),
                     "phase": SnapshotPhase(body["phase"]),
+                    "left_out": _texts(body.get("left_out", ())),
                 }
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -130,7 +133,7 @@ class SnapshotState:
         facts |= {"phase": self.phase.value, "ranges": [_facts_of(each) for each in self.ranges]}
         if all(each == SnapshotRange(self.table, each.after) for each in self.ranges) and len(self.ranges) < 2:
             facts |= {"ranges": (), "key": [text for each in self.ranges for text in each.after]}
-        facts = {name: value for name, value in facts.items() if value or name not in _LEFT_OUT}
+        facts = {name: value for name, value in facts.items() if value or name not in _UNLESS_SET}
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
         if len(text) - len(self.error) > MOST_CHARACTERS:
             raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
@@ -154,9 +157,37 @@ class SnapshotState:
         return tuple(self.tables[number] for number in numbers if 0 <= number < len(self.tables))
 
     @property
+    def remaining(self) -> tuple[str, ...]:
+        """The tables that are not read to their end."""
+        return tuple(self.tables[number] for number in self.left)
+
+    @property
+    def left(self) -> list[int]:
+        """The indices of the tables that are not read to their end."""
+        return [*sorted({each.table for each in self.ranges}), *range(self.begun, len(self.tables))]
+
+    @property
     def begun(self) -> int:
         """How many tables are begun, those that are read included. They are the first ones."""
         return self.table + len({each.table for each in self.ranges})
+
+    def without(self, tables: Collection[str], new_id: str) -> SnapshotState:
+        """Return the state without some of the remaining tables. Their rows that the client has got stay.
+
+        new_id: of the state, so that no ACK of the former one, which counts other tables, replaces it.
+        """
+        out = dict.fromkeys(table for table in self.remaining if table in tables)
+        kept = [number for number, table in enumerate(self.tables) if table not in out]
+        return replace(
+            self,
+            id=new_id,
+            tables=tuple(self.tables[number] for number in kept),
+            where={table: text for table, text in self.where.items() if table not in out},
+            ranges=tuple(replace(each, table=kept.index(each.table)) for each in self.ranges if each.table in kept),
+            rows=self.rows - self.attempt_rows,
+            attempt_rows=0,
+            left_out=(*self.left_out, *out),
+        )
 
     def begin_table(self) -> SnapshotState:
         """Return the state with the next table as one more range."""
@@ -234,6 +265,7 @@ class SnapshotRequest:
     tables, where: only for START and ADD.
     connections, rows_per_s_most: the same; ADD keeps those of the snapshot that goes on.
     without_key: for START and RESUME; RESUME keeps it if the snapshot has it.
+    leave_out: for RESUME: tables that are not to be read.
     """
 
     action: SnapshotAction
@@ -242,14 +274,17 @@ class SnapshotRequest:
     without_key: bool = False
     connections: int = 0
     rows_per_s_most: int = 0
+    leave_out: tuple[str, ...] = ()
 
 
 def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
     """Return the state after a request. Raises SnapshotRefused.
 
     stored: the text of the client's last snapshot; "" if it never had one.
-    new_id: of a snapshot that begins.
+    new_id: of a snapshot that begins, or has other tables.
     """
+    if request.leave_out and request.action is not SnapshotAction.RESUME:
+        raise SnapshotRefused("tables can be left out only with resume")
     state = read(stored)  # if somebody damaged it, a new one can begin
     going_on = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
     if request.action is SnapshotAction.START:
@@ -267,7 +302,8 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
             return replace(state, phase=SnapshotPhase.PAUSED)
         case SnapshotAction.RESUME, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED | SnapshotPhase.FAILED:
             allowed = state.without_key or request.without_key
-            return replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="", without_key=allowed)
+            resumed = replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="", without_key=allowed)
+            return _without(resumed, request.leave_out, new_id) if request.leave_out else resumed
         case SnapshotAction.CANCEL, _ if going_on or state.phase is SnapshotPhase.FAILED:
             return state.ended(SnapshotPhase.CANCELLED, now_ms)
     raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
@@ -306,6 +342,15 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
     )
 
 
+def _without(state: SnapshotState, tables: Sequence[str], new_id: str) -> SnapshotState:
+    """Return a snapshot without some of its remaining tables. Raises SnapshotRefused for other ones."""
+    remaining = set(state.remaining)
+    if others := [table for table in tables if table not in remaining]:
+        left = some(state.remaining) or "no table"
+        raise SnapshotRefused(f"snapshot {state.id} has not left to read {some(others)}. It has left to read {left}")
+    return _checked(state.without(set(tables), new_id))
+
+
 def _checked(state: SnapshotState) -> SnapshotState:
     """Return the state. Raises SnapshotRefused if it is too large to store."""
     try:
@@ -323,8 +368,7 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
     It has an id of its own, so that no ACK of the other one replaces it.
     """
     failed_one = state.phase is SnapshotPhase.FAILED
-    left = [*sorted({each.table for each in state.ranges}), *range(state.begun, len(state.tables))]
-    left = [number for number in left if state.tables[number] not in added.tables]
+    left = [number for number in state.left if state.tables[number] not in added.tables]
     kept = tuple(state.tables[number] for number in left)
     ranges = () if failed_one else (each for each in state.ranges if each.table in left)
     where = {table: text for table, text in state.where.items() if table in kept} | dict(added.where)
@@ -343,6 +387,7 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
             rows=state.rows - state.attempt_rows,
             without_key=state.without_key or added.without_key,
             attempt_rows=0,
+            left_out=tuple(table for table in state.left_out if table not in added.tables),
         )
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from shlex import quote
 
 from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.filters import FieldFilter
@@ -60,6 +61,7 @@ class SnapshotFeed:
             goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
             await_taken=request.await_taken,
+            go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
             name=f"snapshot-{config.destination}-{request.client_id}",
         )
 
@@ -128,6 +130,15 @@ class SnapshotFeed:
         """See Feed."""
         self._dump.stop()
         self._reader.stop()
+
+
+def _without(destination: str, client_id: int, table: str) -> str:
+    """Return how the snapshot of a client goes on without a table at which it has failed."""
+    who = f"--destination {quote(destination)} --client-id {client_id}"
+    return (
+        f"To go on without this table, run `canal-ha snapshot resume {who} --leave-out {quote(table)}`. If it has"
+        " another name now, add that with `canal-ha snapshot add`"
+    )
 
 
 def _limits(config: InstanceConfig, state: SnapshotState) -> SnapshotLimits:

@@ -307,3 +307,44 @@ def test_a_state_without_room_can_still_fail() -> None:
     stored = SnapshotState.from_text(failed(full.text, end.text))
     assert stored is not None
     assert stored.error == "no room"
+
+
+def test_a_failed_snapshot_goes_on_without_a_table_that_it_has_not_read() -> None:
+    """Its tables, parts and conditions move up, and the state tells what is missing."""
+    tables = ("a.a", "a.b", "a.c", "a.d")
+    begun = changed("", SnapshotRequest(SnapshotAction.START, tables, {"a.b": "id > 1", "a.d": "id > 2"}), "x", 1)
+    parts = (SnapshotRange(1, ("id=3",)), SnapshotRange(2, ("id=7",)))
+    failed_one = replace(begun, phase=SnapshotPhase.FAILED, table=1, ranges=parts, rows=9, ended_ms=5, error="gone")
+    resumed = changed(failed_one.text, SnapshotRequest(SnapshotAction.RESUME, leave_out=("a.b", "a.d")), "new", 9)
+    assert (resumed.id, resumed.phase, resumed.error) == ("new", SnapshotPhase.RUNNING, "")
+    assert (resumed.tables, resumed.table, resumed.remaining) == (("a.a", "a.c"), 1, ("a.c",))
+    assert resumed.ranges == (SnapshotRange(1, ("id=7",)),)
+    assert (resumed.where, resumed.rows, resumed.left_out) == ({}, 9, ("a.b", "a.d"))
+    assert SnapshotState.from_text(resumed.text) == resumed
+    assert resumed.facts()["left_out"] == ("a.b", "a.d")
+
+
+def test_the_last_table_of_a_snapshot_can_be_left_out() -> None:
+    """Nothing is left to read then, and the snapshot ends."""
+    failed_one = replace(BEGUN, phase=SnapshotPhase.FAILED, table=1)
+    resumed = changed(failed_one.text, SnapshotRequest(SnapshotAction.RESUME, leave_out=("shop.größe",)), "new", 9)
+    assert (resumed.tables, resumed.table, resumed.remaining) == (("shop.orders",), 1, ())
+
+
+@pytest.mark.parametrize("table", ["shop.orders", "shop.unknown"])
+def test_a_table_that_is_read_or_unknown_cannot_be_left_out(table: str) -> None:
+    """Somebody who misspells the table reads which ones there are."""
+    failed_one = replace(BEGUN, phase=SnapshotPhase.FAILED, table=1)
+    request = SnapshotRequest(SnapshotAction.RESUME, leave_out=(table,))
+    with pytest.raises(SnapshotRefused, match=rf"a1 has not left to read {table}\. It has left to read shop\.gr"):
+        changed(failed_one.text, request, "new", 9)
+    with pytest.raises(SnapshotRefused, match="only with resume"):
+        changed(failed_one.text, replace(request, action=SnapshotAction.PAUSE), "new", 9)
+
+
+def test_a_snapshot_that_leaves_nothing_out_has_a_text_that_older_nodes_read() -> None:
+    """They know no such field."""
+    assert "left_out" not in BEGUN.text
+    out = replace(BEGUN, phase=SnapshotPhase.FAILED, left_out=("a.b", "a.c"))
+    added = changed(out.text, SnapshotRequest(SnapshotAction.ADD, ("a.b",)), "new", 9)
+    assert added.left_out == ("a.c",)

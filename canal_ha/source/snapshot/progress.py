@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from canal_ha.errors import CanalError
 from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
 
 
@@ -157,10 +156,10 @@ class SnapshotProgress:
         """Return the state at the end."""
         return self._ended(SnapshotPhase.DONE)
 
-    def fail(self, error: CanalError) -> SnapshotState | None:
+    def fail(self, error: str) -> SnapshotState | None:
         """Return the state after an error; None if the snapshot had ended before."""
         with self._changed:
-            return self._ended(SnapshotPhase.FAILED, str(error)) if self.state.active else None
+            return self._ended(SnapshotPhase.FAILED, error) if self.state.active else None
 
     def count(self, estimate: Callable[[], int]) -> None:
         """Let the number of rows be estimated, once."""

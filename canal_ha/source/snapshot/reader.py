@@ -78,6 +78,7 @@ class SnapshotReader:
         goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
         await_taken: Callable[[int], None] = lambda most: None,
+        go_on: Callable[[str], str] = lambda table: "",
         name: str = "",
         random: Callable[[], float] | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class SnapshotReader:
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
         await_taken: see FeedRequest.
+        go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
         name: of the threads.
         random: see Backoff.
         """
@@ -109,6 +111,7 @@ class SnapshotReader:
         self._buffers = Buffers()
         self._retries = _Retries(failing, goes_on)
         self._ended = ended
+        self._go_on = go_on
         self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
@@ -163,7 +166,7 @@ class SnapshotReader:
                 if self._stopping.is_set():
                     return
                 if not failure.retryable:
-                    if ended := self._progress.fail(failure):
+                    if ended := self._progress.fail(self._told(failure, part)):
                         self._ended(ended)
                     return
                 if source:
@@ -177,6 +180,12 @@ class SnapshotReader:
         finally:
             if source:
                 source.close()
+
+    def _told(self, failure: CanalError, part: SnapshotPart) -> str:
+        """Return what a person reads about an error that ends the snapshot. part: that was being read."""
+        tables = self._progress.state.tables
+        more = self._go_on(tables[part.range.table]) if part.range.table < len(tables) else ""
+        return f"{failure}. {more}" if more else str(failure)
 
     def _connected(self) -> SnapshotSource:
         """Return a connection to the server that is read now."""

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.errors import SnapshotRefused
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from tests.waiting import until
@@ -123,10 +122,10 @@ def test_a_thread_waits_for_a_part_until_the_end() -> None:
     until(lambda: progress.wanted, what="a wish")
     progress.split(one, ("9",))
     until(lambda: taken, what="a part")
-    ended = progress.fail(SnapshotRefused("no right"))
+    ended = progress.fail("no right")
     assert ended is not None
     assert (ended.phase, ended.error) == (SnapshotPhase.FAILED, "no right")
-    assert progress.fail(SnapshotRefused("another one")) is None
+    assert progress.fail("another one") is None
     for thread in threads:
         thread.join(5)
     assert taken[1] is None
