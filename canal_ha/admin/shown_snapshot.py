@@ -39,7 +39,8 @@ def shown_within(within: Within, facts: Mapping[str, Any], *, conditions: bool =
     conditions: whether the reader may read the rows of the client, or act on its snapshot.
     """
     conditions = conditions and within.privacy == NO_RULES
-    names = {table: table if _accepts(within.filter, table) else HIDDEN for table in facts["tables"]}
+    every = (*facts["tables"], *facts["left_out"])
+    names = {table: table if _accepts(within.filter, table) else HIDDEN for table in every}
     where = {
         table: text if conditions else HIDDEN
         for table, text in facts["where"].items()
@@ -49,10 +50,9 @@ def shown_within(within: Within, facts: Mapping[str, Any], *, conditions: bool =
         return facts
     return {
         **facts,
-        "tables": tuple(names[table] for table in facts["tables"]),
-        "reading": tuple(names[table] for table in facts["reading"]),
+        **{key: tuple(names[table] for table in facts[key]) for key in ("tables", "reading", "left_out")},
+        **{key: facts[key] and REASON_HIDDEN for key in ("error", "failing") if key in facts},
         "where": where,
-        "error": facts["error"] and REASON_HIDDEN,
     }
 
 

@@ -246,7 +246,8 @@ def test_a_misspelled_key_is_named() -> None:
     code, _, answer = ask(post_snapshot(body))
     assert code == 400
     assert json.loads(answer)["error"] == (
-        "unknown: whre; the keys are action, client_id, connections, rows_per_s_most, tables, where, without_key"
+        "unknown: whre; the keys are action, client_id, connections, leave_out, rows_per_s_most, tables, where,"
+        " without_key"
     )
 
 

@@ -57,7 +57,9 @@ def test_a_status_tells_no_condition_of_a_snapshot_of_another_client(
 ) -> None:
     """Everybody with the destination saw the values that somebody else looks for, and tables outside its filter."""
     state = SnapshotState("s1", TABLES, WHERE, error="bank.cards: pin = '1234' is wrong", table=1)
-    stream = StreamStatus(1001, "", "open", snapshot={**state.facts(), "rows_per_s": 1.0})
+    state = replace(state, left_out=("bank.pin_1234",))
+    more = {"rows_per_s": 1.0, "failing": "bank.cards: pin = '1234' takes too long", "retry_in_s": 2.0}
+    stream = StreamStatus(1001, "", "open", snapshot=state.facts() | more)
     other = StreamStatus(7, "", "open")
     own = OwnStatus(
         NodeFacts("node:1", "compiled", 0.0), lambda: [InstanceStatus("shop", "db:1", streams=(stream, other))]
@@ -67,7 +69,10 @@ def test_a_status_tells_no_condition_of_a_snapshot_of_another_client(
     assert (tuple(shown["tables"]), shown["where"]) == (tables, where)
     assert tuple(shown["reading"]) == tables[1:]
     sees_all = (tables, where) == (TABLES, WHERE)
-    assert ("1234" in json.dumps(shown)) is sees_all
+    hidden = json.dumps({**shown, "left_out": ()})
+    assert ("1234" in hidden) is sees_all
+    assert tuple(shown["left_out"]) == (state.left_out if tables == TABLES else ("***",))
     assert bool(shown["error"])
+    assert bool(shown["failing"])
     assert (shown["rows_per_s"], shown["table"]) == (1.0, 1)
     assert found[1]["snapshot"] is None
