@@ -52,23 +52,30 @@ def _client_options(command: Command) -> Command:
     return click.option("--destination", required=True, help="Name of the destination.")(command)
 
 
+def _reading_options(command: Command) -> Command:
+    """Add the options that say what is read, and how."""
+    command = click.option(
+        "--rows-per-second",
+        type=click.IntRange(1, keys.INT32),
+        help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
+    )(command)
+    command = click.option(
+        "--connections",
+        type=click.IntRange(1, keys.SNAPSHOT_CONNECTIONS_MOST),
+        help="Read over so many connections side by side.  [default: canal.instance.snapshot.connections]",
+    )(command)
+    command = _without_key(command)
+    command = click.option(
+        "--where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
+    )(command)
+    return click.option(
+        "--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated."
+    )(command)
+
+
 @command.command()
 @_client_options
-@click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
-@click.option(
-    "--where", "where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
-)
-@_without_key
-@click.option(
-    "--connections",
-    type=click.IntRange(1, keys.SNAPSHOT_CONNECTIONS_MOST),
-    help="Read over so many connections side by side.  [default: canal.instance.snapshot.connections]",
-)
-@click.option(
-    "--rows-per-second",
-    type=click.IntRange(1, keys.INT32),
-    help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
-)
+@_reading_options
 @_watch_option
 def start(
     tables: tuple[str, ...],
@@ -96,10 +103,28 @@ def start(
 
 @command.command()
 @_client_options
-@click.option("--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated.")
-def add(tables: tuple[str, ...], **client: Any) -> None:
-    """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
-    click.echo(snapshot_line(_snapshots(**client).add(tables)))
+@_reading_options
+def add(
+    tables: tuple[str, ...],
+    where: tuple[str, ...],
+    without_key: bool,
+    connections: int | None,
+    rows_per_second: int | None,
+    **client: Any,
+) -> None:
+    """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again.
+
+    A snapshot that runs keeps its connections and its rows a second.
+    """
+    conditions = _conditions(tables, where)
+    state = _snapshots(**client).add(
+        tables,
+        conditions,
+        without_key=without_key,
+        connections=connections or 0,
+        rows_per_second=rows_per_second or 0,
+    )
+    click.echo(snapshot_line(state))
 
 
 @command.command()

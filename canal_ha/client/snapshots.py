@@ -63,9 +63,27 @@ class ClientSnapshot:
             rows_per_s_most=rows_per_second,
         )
 
-    def add(self, tables: Sequence[str]) -> dict[str, Any]:
-        """Read tables behind those of a running snapshot, or begin one; a table that it has read is read again."""
-        return self._ask("add", tables=list(tables))
+    def add(
+        self,
+        tables: Sequence[str],
+        where: Mapping[str, str] | None = None,
+        *,
+        without_key: bool = False,
+        connections: int = 0,
+        rows_per_second: int = 0,
+    ) -> dict[str, Any]:
+        """Read tables behind those of a running snapshot, or begin one; a table that it has read is read again.
+
+        The arguments are those of `start`. A snapshot that runs keeps its connections and its rows a second.
+        """
+        return self._ask(
+            "add",
+            tables=list(tables),
+            where=dict(where or {}),
+            without_key=without_key,
+            connections=connections,
+            rows_per_s_most=rows_per_second,
+        )
 
     def pause(self) -> dict[str, Any]:
         """Stop reading rows; changes keep flowing."""

@@ -313,6 +313,27 @@ def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer
     mysql.execute(f"DROP DATABASE `{dotted}`")
 
 
+def test_tables_are_added_as_a_snapshot_is_started(mysql: SqlServer, database: str) -> None:
+    """`canal-ha snapshot add` took no conditions, and no tables without a key."""
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.nokey (id INT)",
+    )
+    table, added = f"{database}.t", f"{database}.nokey"
+    with Node({"example": follow(mysql)}) as node, following(node):
+        assert ordered(node, "start", "--table", table, "--connections", "2").exit_code == 0
+        more = ["--where", f"{added}=id < 3", "--without-key", "--connections", "3", "--rows-per-second", "5"]
+        assert ordered(node, "add", "--table", added, *more).exit_code == 0
+        state = snapshots(node).state()
+        assert (state["tables"], state["where"], state["without_key"]) == ([table, added], {added: "id < 3"}, True)
+        assert (state["connections"], state["rows_per_s_most"]) == (2, 0)
+        assert ordered(node, "cancel").exit_code == 0
+        assert ordered(node, "add", "--table", added, *more).exit_code == 0
+        state = snapshots(node).state()
+        assert (state["connections"], state["rows_per_s_most"]) == (3, 5)
+
+
 def test_a_watch_ends_with_an_error_if_the_rows_do_not_come(mysql: SqlServer, database: str) -> None:
     """A script went on with a copy that had no rows. The reason is shown."""
     mysql.execute(
