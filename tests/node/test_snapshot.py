@@ -1008,6 +1008,24 @@ def test_a_locking_read_waits_for_a_row_and_no_longer(mysql_without_gtids: SqlSe
     assert copy.rows[table, ("5",)]["v"] == "new"
 
 
+def test_a_row_that_stays_locked_is_reported(database: str) -> None:
+    """The chunk is read again and again. Who looks for the cause finds it in the log, and the snapshot then goes on."""
+    with MySQL(gtid=False, extra=["--innodb-lock-wait-timeout=1"]) as server:
+        table = filled(server, database, 6)
+        copy = Copy({table: ("id",)})
+        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute(f"UPDATE {table} SET v = 'new' WHERE id = 5")
+            with SnapshotStream(server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+                until(lambda: bool(stream.told), what="a report")
+                connection.commit()
+                stream.done()
+                told = stream.told[0]
+    assert told[0] == "snapshot.failing"
+    assert f"{table}: another transaction keeps a lock that the snapshot waits for" in str(told[1]["error"])
+    assert ids(copy) == list(range(1, 7))
+    assert copy.rows[table, ("5",)]["v"] == "new"
+
+
 def test_a_stream_that_ended_for_good_keeps_no_connection_for_its_snapshot(
     source_server: SqlServer, database: str
 ) -> None:

@@ -33,7 +33,14 @@ from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, RowPiece, values_of
-from canal_ha.source.snapshot.source import Fetch, SelectTooLong, SnapshotSource, SnapshotTarget, TableChanged
+from canal_ha.source.snapshot.source import (
+    Fetch,
+    SelectTooLong,
+    SnapshotSource,
+    SnapshotTarget,
+    StillLocked,
+    TableChanged,
+)
 from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Reached, Visibility
@@ -210,6 +217,7 @@ class SnapshotReader:
         table = before if before and before.name == name else self._looked_at(source, name)
         pace = table.pace
         whole = False  # the part is too small to be split
+        locked = False  # the chunk has waited in vain for a lock
         while self._progress.holds(part):
             target, key = table.target, table.target.key
             if key is None:
@@ -224,6 +232,11 @@ class SnapshotReader:
                     middle = source.middle(target, part.range, pace.rows)
                     whole = middle is None or not self._progress.split(part, middle)
                 self._read_chunk(source, target, key, table.transactions, part, pace)
+                locked = False
+            except StillLocked as error:
+                if locked:
+                    raise SourceUnavailable(str(error)) from error
+                locked = True
             except TableChanged:
                 table = self._looked_at(source, name, pace)
             except _Unclear:

@@ -50,7 +50,8 @@ _UNKNOWN_S = 1.0  # between questions what a standby has
 _TABLE_CHANGED = 1412  # ER_TABLE_DEF_CHANGED: a statement changed the table behind a consistent snapshot
 _NO_SUCH_INDEX = 1176
 _TOO_LONG = {3024, 1969}  # ER_QUERY_TIMEOUT of MySQL, ER_STATEMENT_TIMEOUT of MariaDB
-_AGAIN = {_TABLE_CHANGED, _NO_SUCH_INDEX, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
+_AGAIN = {_TABLE_CHANGED, _NO_SUCH_INDEX}
+_LOCKED = {ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 _GONE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
 NO_RIGHT = {
     ER.TABLEACCESS_DENIED_ERROR,
@@ -63,6 +64,10 @@ _WRONG = {ER.PARSE_ERROR, ER.BAD_FIELD_ERROR, 1305, 1347, 1356}  # also: unknown
 
 class TableChanged(Exception):
     """The definition of the table is not what the SELECT was made for, or the SELECT has to be repeated."""
+
+
+class StillLocked(TableChanged):
+    """Another transaction has kept a lock that the SELECT needs. Its text is for people."""
 
 
 class SelectTooLong(Exception):
@@ -262,7 +267,8 @@ class SnapshotSource:
         limit, most_bytes: of the rows; the last row may exceed the bytes.
         reached: what the stream had brought before this call.
         pause: see wait_visible.
-        The next call uses their memory again. Raises TableChanged, SelectTooLong, SnapshotRefused, SourceUnavailable.
+        The next call uses their memory again.
+        Raises TableChanged, StillLocked, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
@@ -365,7 +371,7 @@ class SnapshotSource:
 
     @contextmanager
     def translating(self, schema: str, name: str, condition: str = "") -> Iterator[None]:
-        """Turn the errors of statements about a table into ours, TableChanged, or SelectTooLong.
+        """Turn the errors of statements about a table into ours, TableChanged, StillLocked, or SelectTooLong.
 
         condition: that a person has written into the statement; "" for none. The server can refuse it with one of
             hundreds of errors, so every error counts as its own that does not pass by itself.
@@ -380,6 +386,11 @@ class SnapshotSource:
             if errno in _AGAIN:
                 raise TableChanged from error
             text = f"{where.address}: {schema}.{name}: {error.args[-1] if error.args else error} ({errno})"
+            if errno in _LOCKED:
+                raise StillLocked(
+                    f"{where.address}: {schema}.{name}: another transaction keeps a lock that the snapshot waits for,"
+                    f" so end it: {error.args[-1]} ({errno})"
+                ) from error
             if errno in NO_RIGHT:
                 text += f"; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO {where.account}"
                 if self.way is Visibility.LOCKING_READ:
