@@ -20,7 +20,7 @@ from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
-from lab import MySQL, SqlServer
+from lab import MariaDB, MySQL, SqlServer
 from tests.beside import beside
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.source.reading import newest
@@ -878,6 +878,23 @@ def test_a_prepared_transaction_is_waited_for(source_server: SqlServer, database
         assert len(stream.chunks()) == 1
         source_server.execute(f"XA COMMIT {xid}")
         stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert copy.rows[table, ("5",)]["v"] == "new"
+
+
+def test_rows_that_change_before_a_locking_read_of_mariadb(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With innodb_snapshot_isolation, the default since 11.6.2, a locking read in a transaction that opened before the
+    change is an error, so a table with many writers would never be read.
+    """
+    with MariaDB(extra=["--loose-innodb-snapshot-isolation=ON"]) as server:
+        table = filled(server, database, 9)
+        Between(monkeypatch, server, f"UPDATE {table} SET v = 'new' WHERE id = 5", before=True)
+        copy = Copy({table: ("id",)})
+        stream = SnapshotStream(server, rf"{database}\.t", state(table), copy, limits=FEW, xa=WhenXa.PREPARE)
+        with stream:
+            stream.done()
+            stream.caught_up(server)
+    assert not stream.told
     assert ids(copy) == list(range(1, 10))
     assert copy.rows[table, ("5",)]["v"] == "new"
 

@@ -32,6 +32,7 @@ from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visib
 Fetch = Callable[[str, str], str | None]
 
 _GIPK = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # MySQL 8.0.30 and later
+_NEWER_ROWS = "SET SESSION innodb_snapshot_isolation = OFF"  # of MariaDB: let a locking read see them behind a snapshot
 _COLLATIONS = (
     "SELECT column_name AS name, character_set_name AS charset, collation_name AS collation"
     " FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND character_set_name IS NOT NULL"
@@ -149,8 +150,9 @@ class SnapshotSource:
         # MariaDB ignores WITH CONSISTENT SNAPSHOT at a lower level; a locking read of MySQL must not lock gaps
         level = "REPEATABLE READ" if self.server.mariadb else "READ COMMITTED"
         session.query(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-        with suppress(pymysql.MySQLError):
-            session.ask(_GIPK)
+        for setting in (_GIPK, _NEWER_ROWS):
+            with suppress(pymysql.MySQLError):
+                session.ask(setting)
         if self._select_s and self.server.mariadb:
             session.query(f"SET SESSION max_statement_time = {self._select_s:.3f}")
         elif self._select_s:
