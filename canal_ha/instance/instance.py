@@ -347,11 +347,14 @@ class Instance:
         self._compiled[client_id] = identity.filter, identity.within.privacy
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
-        if snapshot.again and start is None:
+        if (snapshot.gone or snapshot.again) and start is None:
             pace = self._paces.of(f"snapshots of {client_id}")  # each one is in two logs, and begins the stream again
             while wait_s := pace.wait_s:
                 await self._pause(wait_s)
             pace.begins()
+        if snapshot.gone and start is None:
+            await self._leave_out(client_id, snapshot.gone)
+        if snapshot.again and snapshot.tables and start is None:
             request = SnapshotRequest(SnapshotAction.ADD, snapshot.tables)
             await self.change_snapshot(client_id, request, identity.within)
         return stream.cursor
@@ -467,8 +470,26 @@ class Instance:
             state = self._snapshots.begun(request, cursor.snapshot, known)
         else:
             state = self._snapshots.changed(request, cursor.snapshot)
+        await self._put_snapshot(client_id, cursor, state)
+        return state
+
+    async def _leave_out(self, client_id: int, gone: Sequence[str]) -> None:
+        """Let an unfinished snapshot of a client go on without tables that are gone. Raises SourceUnavailable."""
+        cursor = self.meta.cursor(client_id)
+        if cursor is None or self._snapshots.without_gone(gone, cursor.snapshot, {}) is None:
+            return  # the source need not be asked
+        async with self._asking:
+            known = await self._snapshots.known_tables()
+        self._check()
+        cursor = self.meta.cursor(client_id)
+        state = self._snapshots.without_gone(gone, cursor.snapshot, known) if cursor else None
+        if cursor and state and client_id in self._streams:
+            await self._put_snapshot(client_id, cursor, state)
+
+    async def _put_snapshot(self, client_id: int, cursor: LogPosition, state: SnapshotState) -> None:
+        """Store the new state of a client's snapshot, and begin its stream again."""
         self.meta.move(client_id, replace(cursor, snapshot=state.text))
-        stream.restart()
+        self._streams[client_id].restart()
         self._log.event(
             self.config.destination,
             "snapshot.changed",
@@ -476,10 +497,10 @@ class Instance:
             snapshot=state.id,
             phase=state.phase.value,
             tables=some(state.tables),
+            left_out=some(state.left_out),
             rows=state.rows,
         )
         await self._flush_now(client_id)
-        return state
 
     async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
         """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does.

@@ -25,6 +25,7 @@ from canal_ha.model.snapshot import (
     SnapshotState,
     changed,
     check_tables,
+    without_gone,
 )
 
 Known = Mapping[str, tuple[str, str]]  # schema and name of the source's tables, by `schema.table`
@@ -149,6 +150,15 @@ class Snapshots:
     def changed(self, request: SnapshotRequest, stored: str) -> SnapshotState:
         """Return the state of a snapshot after a request, without a look at the source. Raises SnapshotRefused."""
         return changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
+
+    def without_gone(self, gone: Sequence[str], stored: str, known: Known) -> SnapshotState | None:
+        """Return the state of a snapshot without tables that are gone; None if it has none of them to read.
+
+        gone: tables that the client has seen go. Some may be there again.
+        stored: the text of the client's last snapshot.
+        known: the source's tables.
+        """
+        return without_gone(stored, [table for table in gone if table not in known], uuid4().hex[:12])
 
     async def _kept(self, identity: ClientIdentity, names: Collection[tuple[str, str]]) -> tuple[str, ...]:
         """Return those tables that the client's filter keeps."""

@@ -28,11 +28,13 @@ class InitialSnapshot:
     tables: `schema.table` each; `*` alone: all that the client's filter keeps; () for no snapshot.
     filter: chooses the tables for `*` where the subscription has no filter.
     again: a client that has a cursor reads them too, as SnapshotAction.ADD.
+    gone: tables that the client has seen go: its unfinished snapshot leaves those out that the source has no more.
     """
 
     tables: tuple[str, ...] = ()
     filter: str = ""
     again: bool = False
+    gone: tuple[str, ...] = ()
 
 
 NO_SNAPSHOT = InitialSnapshot()
@@ -309,6 +311,24 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
     raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
 
 
+def without_gone(stored: str, gone: Collection[str], new_id: str) -> SnapshotState | None:
+    """Return the state of an unfinished snapshot without tables that are gone; None if there is nothing to leave out.
+
+    stored: the text of the client's last snapshot.
+    gone: their names.
+    new_id: of the snapshot then.
+    A snapshot that has failed goes on.
+    """
+    state = read(stored)
+    if state is None or state.phase in (SnapshotPhase.DONE, SnapshotPhase.CANCELLED):
+        return None
+    if not set(state.remaining) & set(gone):
+        return None
+    if state.phase is SnapshotPhase.FAILED:
+        state = replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="")
+    return _checked(state.without(gone, new_id))
+
+
 def check_tables(tables: Sequence[str]) -> None:
     """Raise SnapshotRefused if somebody names no table, too many, one twice, or something else."""
     if not tables:
@@ -435,9 +455,12 @@ def read(stored: str) -> SnapshotState | None:
 
 
 def told(stored: str) -> str:
-    """Return a stored text as clients get it: without keys of rows, which they may see only hashed or masked."""
+    """Return a stored text as clients get it: without keys of rows, which they may see only hashed or masked.
+
+    It has no `left_out` either, because older clients would take a text with this field for none.
+    """
     state = read(stored)
-    return replace(state, ranges=()).text if state else ""
+    return replace(state, ranges=(), left_out=()).text if state else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:

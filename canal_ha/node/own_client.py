@@ -5,7 +5,7 @@ Its calls come on the flow's thread, and block it until the reactor has answered
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -56,7 +56,7 @@ class OwnSource:
         """Return False, because the flow of a node has no end to compare with."""
         return False
 
-    def read_again(self, node: str | None, tables: list[str]) -> None:
+    def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Do nothing: only copies of tables need it, and a queue has messages."""
 
     def look(self) -> tuple[LogPosition | None, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from canal_ha import logs
@@ -95,13 +95,21 @@ class SourceAccess:
                 raise PositionLost(f"canal: {self.destination} reads from another server now: run the pipeline again")
             return has_changes_behind(connector, begin, self._options.fetch_size)
 
-    def read_again(self, node: str | None, tables: list[str]) -> None:
+    def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Ask the node to read tables from their first row, into the stream of the client id.
 
         node: where the client is connected.
         tables: as `schema.table`. One that is gone meanwhile is left out: its statement follows in the stream.
+        gone: tables that an unfinished snapshot is to leave out if they are gone; one that has failed goes on then. A
+            node of an earlier version does not leave them out.
         Raises ConnectionLost, and SnapshotRefused if the node refuses.
         """
+        if gone:
+            with self._beside(node, InitialSnapshot(gone=tuple(gone))) as client:
+                try:
+                    _told(client)
+                except ServerRefused as refused:
+                    raise SnapshotRefused(f"canal: {', '.join(gone)} cannot be left out: {refused}") from refused
         for table in tables:
             with self._beside(node, InitialSnapshot((table,), again=True)) as client:
                 try:

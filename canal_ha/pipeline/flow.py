@@ -52,7 +52,7 @@ from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.redelivery import Committed, server_of
-from canal_ha.pipeline.refilling import tables_to_read_again
+from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
 from canal_ha.pipeline.source import FlowClient, FlowSource
 from canal_ha.pipeline.targets.target import PipelineTarget
 
@@ -365,11 +365,15 @@ class Flow:
             connector.ack(batch_id, self._progress.mark)
 
     def _fill_again(self, connector: FlowClient, portion: Portion) -> None:
-        """Have tables read again that got rows from elsewhere, before the commit: so the request is never lost."""
-        snapshot = bool(self._options.snapshot)
-        tables = tables_to_read_again(portion, self._description.target, self._where, snapshot=snapshot)
-        if tables:
-            self._access.read_again(connector.node, tables)
+        """Have tables read again that got rows from elsewhere, before the commit: so the request is never lost.
+
+        Tables that are gone are left out of the snapshot, which would fail at them.
+        """
+        snapshot, target = bool(self._options.snapshot), self._description.target
+        tables = tables_to_read_again(portion, target, self._where, snapshot=snapshot)
+        gone = tables_that_may_be_gone(portion, target, snapshot=snapshot)
+        if tables or gone:
+            self._access.read_again(connector.node, tables, gone)
 
     def _look(self, connector: FlowClient) -> None:
         """Read the server's cursor again and again: another client with the same id would take rows. Raises."""

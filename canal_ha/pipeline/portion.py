@@ -51,6 +51,10 @@ class Portion:
         """
         return self.reader.refilled(self.frames, columns=columns)
 
+    def emptied(self) -> list[str]:
+        """Return the tables, as `schema.table`, that a statement emptied, dropped, or gave another name."""
+        return self.reader.emptied(self.frames)
+
     def leaving(self) -> list[str]:
         """Return the statements after which a copy has rows that the source lacks: no change names them."""
         return self.reader.leaving(self.frames)

@@ -168,6 +168,11 @@ class ChangeReader:
                 found[effect.name] = unknown or (found.get(effect.name, False) and not effect.emptied)
         return [name for name, refilled in found.items() if refilled]
 
+    def emptied(self, frames: bytes) -> list[str]:
+        """See Portion.emptied."""
+        changed = [effect for statement in self._statements(frames) for effect in statement.effects]
+        return list(dict.fromkeys(effect.name for effect in changed if effect.emptied))
+
     def _numbered(self, frames: bytes, pages: Pages) -> Iterator[TableBatch]:
         """Yield the batches, unchecked. A statement about other tables than its own ends those before it."""
         begin, first = 0, 0

@@ -1,4 +1,4 @@
-"""Tells which tables have to be read again, because a statement gave them rows that the binlog does not have."""
+"""Tells what statements mean for a snapshot: which tables have to be read again, and which ones may be gone."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def tables_to_read_again(portion: Portion, target: TargetDescription, where: str
             " again, and start it"
         )
     return tables
+
+
+def tables_that_may_be_gone(portion: Portion, target: TargetDescription, *, snapshot: bool) -> list[str]:
+    """Return the tables, as `schema.table`, that the snapshot of a copy need not read any more if they are gone.
+
+    portion: what to commit.
+    target: of the pipeline. Only a copy needs no rows of a table that has another name now, because it gets them under
+        that name: see tables_to_read_again.
+    snapshot: whether the pipeline may have tables read.
+    """
+    return portion.emptied() if snapshot and target.mode in ("mirror", "scd2") else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from canal_ha.client.message import Message
@@ -60,5 +60,5 @@ class FlowSource(Protocol):
     def changes_between(self, node: str | None, begin: LogPosition, end: LogPosition) -> bool:
         """Return whether there are entries behind `begin`, up to `end`."""
 
-    def read_again(self, node: str | None, tables: list[str]) -> None:
-        """Have tables read from their first row."""
+    def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
+        """Have tables read from their first row. gone: left out of an unfinished snapshot if they are gone."""

@@ -27,7 +27,7 @@ from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import ProgressOwner, foreign
 from canal_ha.pipeline.reading import ChangeReader
-from canal_ha.pipeline.refilling import tables_to_read_again
+from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
 from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget
 from canal_ha.spark import segments
@@ -80,12 +80,14 @@ class Written:
     destination: its name.
     rows: number of rows and statements that it has written.
     read_again: tables to read again, as `schema.table`, before the micro-batch counts as done.
+    gone: tables that a snapshot is to leave out if they are gone.
     problem: why it has stopped; None if it has written all.
     """
 
     destination: str
     rows: int = 0
     read_again: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     problem: CanalError | None = None
 
 
@@ -125,12 +127,15 @@ class _Task:
         if manifest is None:
             raise SpoolUnusable(f"canal: {given.uri} has no spool: driver and executors have to share `state`")
         self._manifest = manifest
+        self._again: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
 
     def run(self) -> Written:
         """Write, and return what was done. Raises the errors of the target, DataLoss and SpoolUnusable."""
         given, manifest = self._given, self._manifest
         after, progress = self._begin(self._target.progress(given.destination))
-        rows, again = 0, dict.fromkeys(self._asked_before(after, progress))
+        rows = 0
+        self._ask_as_before(after, progress)
         for frames, infos, server in self._pieces(after, given.last):
             info = infos[-1]
             newest_ms = max(each.last.timestamp_ms for each in infos)
@@ -138,10 +143,10 @@ class _Task:
             progress = progress.after(last, newest_ms, whole=info.closed, spooled=mark_of(manifest, info.seq))
             count = sum(each.rows for each in infos)
             portion = Portion(given.destination, frames, progress, count, info.closed, self._reader)
-            again |= dict.fromkeys(self._to_read_again(portion))
+            self._ask(portion)
             self._target.commit(portion)
             rows += count
-        return Written(given.destination, rows, tuple(again))
+        return Written(given.destination, rows, tuple(self._again), tuple(self._gone))
 
     def _begin(self, stored: Progress | None) -> tuple[int, Progress]:
         """Return the last segment that need not be written, and the progress that the next commit follows.
@@ -210,16 +215,16 @@ class _Task:
             " `state` of its own"
         )
 
-    def _asked_before(self, after: int, progress: Progress) -> Iterator[str]:
-        """Yield the tables to read again because of segments that the target has: an earlier try may not have asked."""
+    def _ask_as_before(self, after: int, progress: Progress) -> None:
+        """Ask because of segments that the target has, too: an earlier try may not have asked."""
         for frames, infos, _ in self._pieces(self._given.after, min(after, self._given.last)):
-            yield from self._to_read_again(
-                Portion(self._given.destination, frames, progress, 0, infos[-1].closed, self._reader)
-            )
+            self._ask(Portion(self._given.destination, frames, progress, 0, infos[-1].closed, self._reader))
 
-    def _to_read_again(self, portion: Portion) -> list[str]:
-        terms = self._terms
-        return tables_to_read_again(portion, terms.description.target, self._where, snapshot=terms.snapshot)
+    def _ask(self, portion: Portion) -> None:
+        """Note what the node has to read again, or to leave out, because of a portion."""
+        target, snapshot = self._terms.description.target, self._terms.snapshot
+        self._again |= dict.fromkeys(tables_to_read_again(portion, target, self._where, snapshot=snapshot))
+        self._gone |= dict.fromkeys(tables_that_may_be_gone(portion, target, snapshot=snapshot))
 
     def _pieces(self, after: int, last: int) -> Iterator[tuple[bytes, Sequence[SegmentInfo], str]]:
         """Yield the entries of portions, their segments, and the server whose binlog they are from."""

@@ -195,8 +195,9 @@ def _to_sinks(
                 sink.apply(batch)
                 steps("sink")
             if options.snapshot and has_copies:
-                for destination, tables in batch.arrived.items():
-                    read_again(options, destination, tables)
+                arrived, emptied = batch.arrived, batch.emptied
+                for destination in dict.fromkeys([*arrived, *emptied]):
+                    read_again(options, destination, arrived.get(destination, ()), emptied.get(destination, ()))
         finally:
             batch.frame.unpersist()
         steps("commit")
@@ -240,8 +241,8 @@ def _to_target(
                 raise each.problem
         steps("sink")
         for each in done:
-            if each.read_again:
-                read_again(options, each.destination, each.read_again)
+            if each.read_again or each.gone:
+                read_again(options, each.destination, each.read_again, each.gone)
         wrote(batch_id, sum(each.rows for each in done))
         steps("commit")
 

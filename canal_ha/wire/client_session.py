@@ -119,6 +119,7 @@ class ClientSession:
             snapshot=self._snapshot.tables,
             snapshot_filter=self._snapshot.filter,
             snapshot_again=self._snapshot.again,
+            snapshot_gone=self._snapshot.gone,
         )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 

@@ -194,13 +194,15 @@ def check_destination(name: str) -> None:
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
     identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
-    snapshot = _snapshot(sub.snapshot, sub.snapshot_filter, again=sub.snapshot_again)
+    snapshot = _snapshot(sub.snapshot, sub.snapshot_filter, again=sub.snapshot_again, gone=sub.snapshot_gone)
     return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact, snapshot=snapshot)
 
 
-def _snapshot(tables: Iterable[str], filter_text: str, *, again: bool = False) -> InitialSnapshot:
-    wanted = InitialSnapshot(tuple(tables), filter_text, again)
-    size_bytes = sum(len(name.encode()) for name in (*wanted.tables, wanted.filter))
+def _snapshot(
+    tables: Iterable[str], filter_text: str, *, again: bool = False, gone: Iterable[str] = ()
+) -> InitialSnapshot:
+    wanted = InitialSnapshot(tuple(tables), filter_text, again, tuple(gone))
+    size_bytes = sum(len(name.encode()) for name in (*wanted.tables, wanted.filter, *wanted.gone))
     if size_bytes > SNAPSHOT_BYTES:
         raise Refusal(GENERIC, f"tables of a snapshot with {size_bytes} bytes; at most {SNAPSHOT_BYTES} are allowed")
     return wanted

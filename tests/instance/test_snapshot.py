@@ -344,3 +344,26 @@ def test_a_client_that_adds_tables_in_a_loop_does_not_fill_the_logs(node: OneNod
 
 async def _again(deferred: Deferred[object]) -> object:
     return await deferred
+
+
+def test_a_client_leaves_tables_out_that_it_has_seen_go(node: OneNode) -> None:
+    """A table that the source still has, or has again, stays; so does a snapshot that is over."""
+    now(node.embedded.subscribe(CLIENT))
+
+    def leave_out(*gone: str) -> SnapshotState:
+        now(node.embedded.subscribe(CLIENT, opens=False, snapshot=InitialSnapshot(gone=gone)))
+        found = state(node)
+        assert found is not None
+        return found
+
+    begun = SnapshotState("s", ("shop.gone", "shop.orders", "shop.items"), phase=SnapshotPhase.FAILED, error="gone")
+    meta = node.instance.meta
+    cursor = meta.cursor(1001)
+    assert cursor is not None
+    meta.move(1001, replace(cursor, snapshot=begun.text))
+    assert leave_out("shop.orders") == begun
+    after = leave_out("shop.gone", "shop.orders", "other.u")
+    assert (after.phase, after.error) == (SnapshotPhase.RUNNING, "")
+    assert (after.tables, after.left_out) == (("shop.orders", "shop.items"), ("shop.gone",))
+    meta.move(1001, replace(cursor, snapshot=replace(begun, phase=SnapshotPhase.DONE).text))
+    assert leave_out("shop.gone").phase is SnapshotPhase.DONE

@@ -348,3 +348,8 @@ def test_a_snapshot_that_leaves_nothing_out_has_a_text_that_older_nodes_read() -
     out = replace(BEGUN, phase=SnapshotPhase.FAILED, left_out=("a.b", "a.c"))
     added = changed(out.text, SnapshotRequest(SnapshotAction.ADD, ("a.b",)), "new", 9)
     assert added.left_out == ("a.c",)
+
+
+def test_clients_are_not_told_a_field_that_older_ones_do_not_know() -> None:
+    """They would take the state for none, and end before the snapshot does."""
+    assert "left_out" not in told(replace(BEGUN, left_out=("a.b",)).text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from canal_ha.client.message import Message
@@ -84,7 +85,7 @@ class Source:
         """See FlowSource."""
         return False
 
-    def read_again(self, node: str | None, tables: list[str]) -> None:
+    def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """See FlowSource."""
 
 

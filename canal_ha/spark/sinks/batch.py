@@ -99,14 +99,30 @@ class MicroBatch:
 
         Those that had other rows before come first.
         """
+        return {
+            destination: tuple(each.name for each in sorted(tables, key=lambda each: not each.emptied) if each.arrived)
+            for destination, tables in self._of_statements.items()
+            if any(each.arrived for each in tables)
+        }
+
+    @property
+    def emptied(self) -> dict[str, tuple[str, ...]]:
+        """The tables that statements of this batch emptied, dropped, or gave another name, by destination."""
+        return {
+            destination: tuple(each.name for each in tables if each.emptied)
+            for destination, tables in self._of_statements.items()
+            if any(each.emptied for each in tables)
+        }
+
+    @cached_property
+    def _of_statements(self) -> dict[str, list[TableChanges]]:
+        """What the statements of this batch change, by destination."""
         frame = self.frame.where(f.col("op") == DDL) if self._is_large else None
-        every = self.changes if frame is None else collected(frame)
-        found = {}
-        for destination in sorted({each.destination for each in every}):
-            statements = [each for each in every if each.op == DDL and each.destination == destination]
-            arrived = [each for each in self._fold(statements).values() if each.arrived]
-            found[destination] = tuple(each.name for each in sorted(arrived, key=lambda each: not each.emptied))
-        return {destination: tables for destination, tables in found.items() if tables}
+        every = [each for each in (self.changes if frame is None else collected(frame)) if each.op == DDL]
+        return {
+            destination: list(self._fold([each for each in every if each.destination == destination]).values())
+            for destination in sorted({each.destination for each in every})
+        }
 
     @cached_property
     def ends(self) -> dict[str, ReportedProgress]:

@@ -288,6 +288,7 @@ class Sub(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FILTER_FIELD_NUMBER: _builtins.int
     SNAPSHOT_AGAIN_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_GONE_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
@@ -303,6 +304,10 @@ class Sub(_message.Message):
     def snapshot(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """not canal's: tables whose rows come first, if this subscription creates the client's cursor"""
 
+    @_builtins.property
+    def snapshot_gone(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """not canal's: tables that the client's unfinished snapshot leaves out if the source has them no more"""
+
     def __init__(
         self,
         *,
@@ -314,10 +319,11 @@ class Sub(_message.Message):
         snapshot: _abc.Iterable[_builtins.str] | None = ...,
         snapshot_filter: _builtins.str = ...,
         snapshot_again: _builtins.bool = ...,
+        snapshot_gone: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "snapshot_again", b"snapshot_again", "snapshot_filter", b"snapshot_filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "snapshot", b"snapshot", "snapshot_again", b"snapshot_again", "snapshot_filter", b"snapshot_filter", "snapshot_gone", b"snapshot_gone", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
