@@ -400,6 +400,12 @@ class TableMissing(SnapshotRefused):
     code = 404
 
 
+class SnapshotUnreadable(SnapshotRefused):
+    """A private read cannot read the existing rows of a table, and another one could not either."""
+
+    code = 422
+
+
 class FileBroken(CanalError):
     """A binlog file cannot be decoded from an offset on; everything complete before it was written."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canal_ha.client.failover import FailureKind
-from canal_ha.errors import CanalError, ConnectionLost, ServerRefused
+from canal_ha.errors import CanalError, ConnectionLost, ServerRefused, SnapshotUnreadable
 
 NOT_THERE = "should start first"  # the destination runs on another node, or not yet
 _NOT_SUBSCRIBED = "should subscribe first"
@@ -12,12 +12,14 @@ _BAD_FILTER = "table filter "  # our nodes' text for an invalid filter
 
 
 def kind_of(error: CanalError, *, subscribed: bool) -> FailureKind:
-    """Classify an error. Refusals differ only in their text. subscribed: the connection begins with a SUBSCRIPTION."""
+    """Classify an error. Refusals differ in their text. subscribed: the connection begins with a SUBSCRIPTION."""
     if isinstance(error, ConnectionLost):
         return FailureKind.LOST
     text = str(error) if isinstance(error, ServerRefused) else ""
     if NOT_THERE in text:
         return FailureKind.LOST
+    if isinstance(error, ServerRefused) and error.code == SnapshotUnreadable.code:
+        return FailureKind.FATAL
     if _BAD_FILTER in text or _END in text or (_NOT_SUBSCRIBED in text and not subscribed):
         return FailureKind.FATAL
     return FailureKind.REFUSED

@@ -32,6 +32,8 @@ from canal_ha.errors import (
     NotRunningHere,
     NotSubscribed,
     PositionLost,
+    SnapshotRefused,
+    SnapshotUnreadable,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
@@ -531,7 +533,7 @@ class Instance:
         snapshot: tables whose existing rows are read; the read ends behind them. It has no `until` then.
         holder: whose reads begin no faster than the pace.
 
-        Raises FilterInvalid, QuotaReached, PositionLost, SnapshotRefused, SourceUnavailable, SourceRefused.
+        Raises FilterInvalid, QuotaReached, PositionLost, SnapshotUnreadable, SourceUnavailable, SourceRefused.
         """
         self._check()
         if until is not None and snapshot.tables:
@@ -550,7 +552,11 @@ class Instance:
                 elif until is not None:
                     end = await self._run_blocking(lambda: self._origin.view.find(until))
                 if snapshot.tables:
-                    start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
+                    try:
+                        state = await self._snapshots.initial(identity, snapshot)
+                    except SnapshotRefused as refused:
+                        raise SnapshotUnreadable(str(refused)) from refused
+                    start = replace(start, snapshot=state.text)
         self._check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)

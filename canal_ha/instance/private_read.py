@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from canal_ha.errors import CanalError, EndOfRange, SnapshotRefused
+from canal_ha.errors import CanalError, EndOfRange, SnapshotUnreadable
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.stream import Accept, Stream
 from canal_ha.model.batch import GetAnswer
@@ -64,7 +64,7 @@ class BinlogRead:
         self._stream = stream
 
     async def get(self, request: GetRequest) -> GetAnswer:
-        """Return the next batch. Raises EndOfRange after the last entry before the end, and SnapshotRefused."""
+        """Return the next batch. Raises EndOfRange after the last entry before the end, and SnapshotUnreadable."""
         stream = self._opened()
         left_ms = request.wait_ms
         bounded = self._until is not None or bool(self.start.snapshot)
@@ -79,7 +79,7 @@ class BinlogRead:
             if ended:
                 raise EndOfRange("end of range")
             if error := stream.snapshot_error:
-                raise SnapshotRefused(error)
+                raise SnapshotUnreadable(error)
             if left_ms is not None:
                 left_ms -= look_ms
                 if left_ms <= 0:

@@ -17,6 +17,9 @@ from canal_ha.model.snapshot import SnapshotState
 from canal_ha.node.origin import decoding
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
+from canal_ha.source.snapshot.source import RESUME
+
+_OF_A_CLIENT = "use a client id and `canal-ha snapshot start --without-key`"  # a private read has no way
 
 
 class SnapshotFeed:
@@ -62,6 +65,7 @@ class SnapshotFeed:
             ended=lambda ended: request.snapshot_ended(ended.text),
             await_taken=request.await_taken,
             go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
+            advice=_OF_A_CLIENT if request.read else RESUME,
             name=f"snapshot-{config.destination}-{request.client_id}",
         )
 

@@ -22,6 +22,7 @@ from canal_ha.spark.existing import ExistingRows
 from canal_ha.wire.client_session import END_OF_RANGE
 
 FETCH_WAIT_MS = 1000
+BEGINNINGS = 10  # of one read of existing rows: each lost connection begins it again, from the first row
 LATEST = "latest"
 
 
@@ -73,7 +74,7 @@ def delivered(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
 
 def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
     with private_connector(options, read.destination) as connector:
-        while True:
+        for left in reversed(range(BEGINNINGS)):
             begun = connector.read_from(read.start, "", _filter(options), options.snapshot)
             state = SnapshotState.from_text(begun.snapshot) if begun else None
             assert state is not None  # read_from has checked it
@@ -82,8 +83,10 @@ def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
                 try:
                     for block in _blocks(connector, options, read):
                         rows.add(block)
-                except ConnectionLost:
-                    continue
+                except ConnectionLost as lost:
+                    if left:
+                        continue
+                    raise ConnectionLost(f"{lost}, {BEGINNINGS} times: the warnings before this say why") from lost
                 connector.disconnect()
                 yield from rows.frames()
                 return

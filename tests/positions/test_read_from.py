@@ -156,11 +156,55 @@ def test_existing_rows_without_a_client_id(source_server: SqlServer, database: s
         found, why = until_refused(reader)
         assert found == []
         assert "has no primary key" in why
+        assert "client id and `canal-ha snapshot start --without-key`" in why
+        assert "resume" not in why
         with pytest.raises(ServerRefused, match="shows no table"):
             reader.read_from("latest", snapshot=[f"{database}.absent"])
 
 
-def until_refused(reader: SimpleConnector) -> tuple[list[Row], str]:
+@pytest.mark.real
+def test_a_table_that_cannot_be_read_is_not_read_again_and_again(mysql: MySQL, database: str) -> None:
+    """A connector that fails over took the refusal for a lost connection, and delivered the other table for ever."""
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id int PRIMARY KEY)",
+        f"CREATE TABLE {database}.none (id int)",
+        f"INSERT INTO {database}.t VALUES {', '.join(f'({number})' for number in range(500))}",
+    )
+    with Node({"example": follow(mysql)}) as node:
+        address = f"{LOOPBACK}:{node.port}"
+        reader = ClusterConnector([address, address], "example", private=True)
+        with reader:
+            reader.read_from("latest", snapshot=[f"{database}.t", f"{database}.none"])
+            found, why = until_refused(reader)
+            assert [row.after["id"] for row in found if row.after] == list(range(500))
+            assert "has no primary key" in why
+        with reader, pytest.raises(ServerRefused, match="shows no table"):
+            reader.read_from("latest", snapshot=[f"{database}.absent"])
+        arguments = ("--server", f"{address},{address}", "--from", "latest", "--snapshot", f"{database}.t")
+        done = subprocess.run(
+            [
+                PROGRAM,
+                "client",
+                "--destination",
+                "example",
+                "--format",
+                "json",
+                *arguments,
+                "--snapshot",
+                f"{database}.none",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert len(done.stdout.splitlines()) == 500
+        assert "has no primary key" in done.stderr
+
+
+def until_refused(reader: SimpleConnector | ClusterConnector) -> tuple[list[Row], str]:
     """Read until a GET is refused; return the rows and the reason."""
     found: list[Row] = []
     for _ in range(300):

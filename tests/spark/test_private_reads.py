@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from canal_ha.errors import PositionLost, ServerRefused
+from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused
 from canal_ha.pipeline.options import SourceOptions, parse
 from canal_ha.spark import private_reads
 from canal_ha.spark.entries import READ, changes_of
@@ -129,3 +129,40 @@ def test_a_range_of_one_server_is_not_read_from_another(database: str) -> None:
             node.start()
             with pytest.raises(PositionLost, match="another server"):
                 list(reading)
+
+
+def test_existing_rows_of_a_table_that_cannot_be_read_end_the_query(mysql: MySQL, database: str) -> None:
+    """The read began again for ever."""
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.none (id INT)",
+        f"INSERT INTO {database}.a VALUES (1), (2)",
+    )
+    with Node({database: follow(mysql)}) as node:
+        wanted = options(node, database, snapshot=f"{database}.a,{database}.none")
+        with pytest.raises(ServerRefused, match="has no primary key"):
+            list(frames(wanted, plan(wanted, database)))
+
+
+def test_existing_rows_are_not_begun_for_ever(mysql: MySQL, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some lost connections the query ends."""
+    begun = 0
+
+    class DyingNode(ExistingRows):
+        def add(self, frames: bytes) -> None:
+            nonlocal begun
+            super().add(frames)
+            begun += 1
+            node.kill()
+            node.start()
+
+    monkeypatch.setattr(private_reads, "ExistingRows", DyingNode)
+    monkeypatch.setattr(private_reads, "BEGINNINGS", 2)
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.a (id INT PRIMARY KEY, money INT)")
+    mysql.execute(f"INSERT INTO {database}.a VALUES {', '.join(f'({number}, 1)' for number in range(ACCOUNTS))}")
+    with Node({database: follow(mysql, {"canal.instance.memory.buffer.size": "64"})}) as node:
+        wanted = options(node, database, snapshot=f"{database}.a")
+        with pytest.raises(ConnectionLost, match="has lost its connection, 2 times"):
+            list(frames(wanted, plan(wanted, database)))
+    assert begun == 2

@@ -34,6 +34,7 @@ from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, RowPiece, values_of
 from canal_ha.source.snapshot.source import (
+    RESUME,
     Fetch,
     SelectTooLong,
     SnapshotSource,
@@ -86,6 +87,7 @@ class SnapshotReader:
         ended: Callable[[SnapshotState], None],
         await_taken: Callable[[int], None] = lambda most: None,
         go_on: Callable[[str], str] = lambda table: "",
+        advice: str = RESUME,
         name: str = "",
         random: Callable[[], float] | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class SnapshotReader:
         ended: called with the state when an error ends the snapshot.
         await_taken: see FeedRequest.
         go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
+        advice: see SnapshotSource.target.
         name: of the threads.
         random: see Backoff.
         """
@@ -119,6 +122,7 @@ class SnapshotReader:
         self._retries = _Retries(failing, goes_on)
         self._ended = ended
         self._go_on = go_on
+        self._advice = advice
         self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
@@ -273,7 +277,7 @@ class SnapshotReader:
     def _target(self, source: SnapshotSource, table: str) -> SnapshotTarget:
         """Return a table as it is now. Raises SnapshotRefused."""
         schema, name = _names(table)
-        target = source.target(schema, name, without_key=self._progress.state.without_key)
+        target = source.target(schema, name, without_key=self._progress.state.without_key, advice=self._advice)
         for column in target.key.names if target.key else ():
             if self._protection(schema, name, column) >= Protection.MASK:
                 raise SnapshotRefused(

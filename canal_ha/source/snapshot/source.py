@@ -46,6 +46,8 @@ _TRANSACTIONS = (
     " ON e.engine = t.engine WHERE t.table_schema = %s AND t.table_name = %s"
 )
 
+RESUME = "run `canal-ha snapshot resume --without-key`"  # for a snapshot of a client id
+
 _UNKNOWN_S = 1.0  # between questions what a standby has
 
 _TABLE_CHANGED = 1412  # ER_TABLE_DEF_CHANGED: a statement changed the table behind a consistent snapshot
@@ -190,10 +192,11 @@ class SnapshotSource:
 
     # ---- tables
 
-    def target(self, schema: str, name: str, *, without_key: bool = False) -> SnapshotTarget:
+    def target(self, schema: str, name: str, *, without_key: bool = False, advice: str = RESUME) -> SnapshotTarget:
         """Return a table as it is now. Raises SnapshotRefused if it is gone, or has no key.
 
         without_key: return it also if it has no key.
+        advice: how to read a table without a key, for the refusal.
         """
         definition = self.definition(schema, name)
         while True:
@@ -205,8 +208,8 @@ class SnapshotSource:
         if target.key is None and not without_key:
             raise SnapshotRefused(
                 f"{schema}.{name} has no primary key, and no unique key of columns that are NOT NULL: add one, leave"
-                " the table out, or run `canal-ha snapshot resume --without-key` to read it in one go. A key on a part"
-                " of a column, or on an expression, does not help"
+                f" the table out, or {advice} to read it in one go. A key on a part of a column, or on an expression,"
+                " does not help"
             )
         return target
 
