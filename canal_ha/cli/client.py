@@ -18,12 +18,14 @@ import click
 
 from canal_ha import logs
 from canal_ha.cli.access import first_line
+from canal_ha.cli.client_snapshot import SnapshotWatch
 from canal_ha.cli.data_login import ClientLogin, not_sent
 from canal_ha.cli.profiles import profile_option, zk_option
 from canal_ha.cli.refused import explained
 from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.refusals import NOT_THERE
@@ -75,8 +77,22 @@ Connector = SimpleConnector | ClusterConnector
 class Follower:
     """Prints one destination's changes until a signal, a limit or an error stops it."""
 
-    def __init__(self, connector: Connector, reading: ReadOptions, write: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        reading: ReadOptions,
+        write: Callable[[str], None],
+        snapshot: SnapshotWatch | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        connector: of the client.
+        reading: what to print, and when to end.
+        write: takes the texts.
+        snapshot: looks at the snapshot with which the client begins; None without one.
+        """
         self.stopping = threading.Event()
+        self._snapshot = snapshot
         self._connector = connector
         self._reading = reading
         self._write = write
@@ -99,6 +115,10 @@ class Follower:
                     message = connector.get_without_ack(self._reading.batch_size, self._wait_ms())
                     if message and self._print(message) and self._reading.ack:
                         connector.ack(message.id)
+                    if self._snapshot:
+                        self._snapshot.look()
+                if self._snapshot:
+                    self._snapshot.look(last=True)
                 if not self._reading.ack:
                     connector.rollback()
         except (ConnectionLost, ConnectorStopped):
@@ -298,12 +318,28 @@ def command(
     reading = ReadOptions(
         filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until, snapshot
     )
-    follower = Follower(connector, reading, write)
+    watch = None
+    if snapshot and not start:
+
+        def beside() -> SimpleConnector | None:
+            node = servers[0]
+            if isinstance(connector, ClusterConnector):
+                if connector.node is None:
+                    return None
+                node = split_address(connector.node)
+            return SimpleConnector(
+                *node, destination, client_id, user, password, rollback_on_connect=False, tls=secured
+            )
+
+        watch = SnapshotWatch(beside, destination, client_id)
+    follower = Follower(connector, reading, write, watch)
     with stopped_by_signals(follower.stop):
         if retry and isinstance(connector, SimpleConnector):
             follow_with_retries(follower)
         else:
             follower.follow()
+    if watch and watch.failed:
+        raise SystemExit(1)
 
 
 def check_range(start: str, until: str) -> None:

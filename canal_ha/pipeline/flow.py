@@ -34,17 +34,18 @@ from canal_ha.errors import (
     ConnectorStopped,
     DataLoss,
     PipelineFailed,
-    SnapshotRefused,
+    PositionLost,
     TargetUnavailable,
     WaitedTooLong,
 )
 from canal_ha.model import excerpt
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotPhase
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.pipeline.access import snapshot_of
 from canal_ha.pipeline.cursor import begins_anew, judge
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.digests import KeptDigests
+from canal_ha.pipeline.failed_snapshot import failure, has_failed
 from canal_ha.pipeline.intake import Intake, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.portion import Portion
@@ -140,6 +141,7 @@ class Flow:
         self._cursor: LogPosition | None = None  # the server's on the newest connection
         self._intake: Intake | None = None
         self._digests = KeptDigests(Path(description.state), access.destination)
+        self._failed: tuple[str, LogPosition | None] | None = None
         self._connection = 0
         self._batch_id = 0  # of the newest batch of the connection; 0 before the first
         self._failures = 0
@@ -246,7 +248,7 @@ class Flow:
                 if self._once and self._asks_for_the_end() and self._reached_end(connector, silent_since):
                     self._state = replace(self._state, done=True)
                     return
-            self._look(connector)
+            self._look(connector, silent_since)
 
     def _judge(self, cursor: LogPosition | None) -> None:
         """Read the target's progress and compare it with the server's cursor, before anything is fetched.
@@ -375,8 +377,11 @@ class Flow:
         if tables or gone:
             self._access.read_again(connector.node, tables, gone)
 
-    def _look(self, connector: FlowClient) -> None:
-        """Read the server's cursor again and again: another client with the same id would take rows. Raises."""
+    def _look(self, connector: FlowClient, silent_since: float) -> None:
+        """Read the server's cursor again and again: another client with the same id would take rows. Raises.
+
+        A snapshot that has failed is noticed, too.
+        """
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()
@@ -387,6 +392,41 @@ class Flow:
         problem = judge(cursor, self._progress, self._where) if cursor is not None and cursor.mark else None
         if problem is not None:
             raise problem
+        state = snapshot_of(cursor)
+        if state is None or not has_failed(state):
+            self._failed = None
+        elif self._passed_failure(connector, state, silent_since):
+            raise failure(self.destination, self._options.client_id, state)
+
+    def _passed_failure(self, connector: FlowClient, state: SnapshotState, silent_since: float) -> bool:
+        """Return whether the target has everything up to the end that the binlog had when a failure was noticed.
+
+        A statement that drops or renames the table at which the snapshot has failed may come before that, and then the
+        pipeline leaves the table out. A pipeline that did not ask for existing rows itself only logs the failure.
+
+        connector: of the flow.
+        state: of the snapshot that has failed.
+        silent_since: monotonic time of the last batch.
+        """
+        try:
+            if self._failed is None or self._failed[0] != state.id:
+                self._failed = (state.id, self._access.end() if self._options.snapshot else None)
+                log.warning("pipeline.snapshot_failed", destination=self.destination, error=state.error)
+                return False
+            return bool(self._options.snapshot) and self._has_all_before(connector, self._failed[1], silent_since)
+        except PositionLost:
+            self._failed = None  # the source is another server now
+        except (CanalError, OSError):
+            pass  # the next look, or the next connection
+        return False
+
+    def _has_all_before(self, connector: FlowClient, end: LogPosition | None, silent_since: float) -> bool:
+        """Return whether the target has everything up to an end of the binlog. None: silence counts."""
+        assert self._progress is not None
+        last = self._progress.last
+        if end is None or end.part or not last.journal:
+            return (time.monotonic() - silent_since) * 1000 >= self._options.quiet_ms
+        return not self._access.changes_between(connector.node, last, end)
 
     def _asks_for_the_end(self) -> bool:
         """Return whether it is time to ask, which takes a connection."""
@@ -397,21 +437,16 @@ class Flow:
 
     def _reached_end(self, connector: FlowClient, silent_since: float) -> bool:
         """Return whether the target has everything up to the end. Called in silence. Raises SnapshotRefused."""
-        assert self._progress is not None
         cursor = self._access.cursor(connector.node) if self._options.snapshot else None
         state = snapshot_of(cursor)
-        if state is not None and state.phase is SnapshotPhase.FAILED:
-            raise SnapshotRefused(
-                f"canal: {self._where}: the snapshot has failed: {state.error}. Correct the reason and run"
-                " `canal-ha snapshot resume`, or give the rest of its rows up with `canal-ha snapshot cancel`"
-            )
+        if state is not None and has_failed(state):
+            if self._passed_failure(connector, state, silent_since):
+                raise failure(self.destination, self._options.client_id, state)
+            return False
         if state is not None and state.active:
             self._wait_for(f"the snapshot {state.id}, which has {state.rows} rows so far")
             return False
-        last = self._progress.last
-        if self._end is None or self._end.part or not last.journal:
-            return (time.monotonic() - silent_since) * 1000 >= self._options.quiet_ms
-        return not self._access.changes_between(connector.node, last, self._end)
+        return self._has_all_before(connector, self._end, silent_since)
 
     def _caught_up(self) -> None:
         self._newest_ms = 0

@@ -26,13 +26,13 @@ from canal_ha.errors import (
     ConnectorStopped,
     DataLoss,
     NoRoom,
-    SnapshotRefused,
     SpoolUnusable,
     WaitedTooLong,
 )
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.pipeline.access import connector_beside, snapshot_of
+from canal_ha.pipeline.failed_snapshot import failure, has_failed
 from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.redelivery import Spooled, server_of
@@ -40,6 +40,7 @@ from canal_ha.spark import refusals, segments, waits
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
 from canal_ha.spark.end_of_run import EndOfRun
 from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.snapshot_failure import SnapshotFailure
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import Storage
@@ -49,6 +50,7 @@ UNFINISHED_S = 1.0  # silence that ends a transaction, if the server sends no tr
 OVERDUE_S = 5.0  # silence after which the received part of a transaction is spooled and acknowledged
 NO_ROOM_RETRY_S = 1.0
 SNAPSHOT_LOOK_S = 1.0
+FAILED_LOOK_S = 5.0
 FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
 HELD_MOST_BYTES = 256 << 10  # far less than the server's ring, so that holding does not fill it
@@ -119,6 +121,7 @@ class Tailer:
         self._cursor: LogPosition | None = None  # the server's cursor on the newest connection
         self._snapshot: SnapshotState | None = None  # the client's last one, as the server said last
         self._ask_snapshot_at = 0.0
+        self._failure: SnapshotFailure | None = None
         self._read_up_to = -1
         self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
         self._answered_at = 0.0
@@ -246,13 +249,8 @@ class Tailer:
                     state = snapshot_of(asked.subscribe("", tell_cursor=True))
         if state is None:
             return False
-        if state.phase is SnapshotPhase.FAILED:
-            who = f"--destination {self.destination} --client-id {self._options.client_id}"
-            raise SnapshotRefused(
-                f"canal: the snapshot of client {self._options.client_id} of {self.destination} has failed:"
-                f" {state.error}. Correct the reason and run `canal-ha snapshot resume {who}`, or give the rest of its"
-                f" rows up with `canal-ha snapshot cancel {who}`"
-            )
+        if has_failed(state):
+            raise failure(self.destination, self._options.client_id, state)
         with self._changed:
             self._snapshot = state
             self._trouble = f"the snapshot {state.id} has {state.rows} rows so far" if state.active else ""
@@ -329,11 +327,40 @@ class Tailer:
                     intake.made_durable(piece)
                     self._acknowledge(connector, writer, intake)
             self._acknowledge(connector, writer, intake)
+            if self._end is None:  # else `complete` looks
+                self._look_at_snapshot(writer.manifest)
             with self._changed:
                 self._holding = intake.held_bytes > 0
                 self._answered_at = time.monotonic()
                 if message or anew:
                     self._silent_since = self._answered_at
+
+    def _look_at_snapshot(self, manifest: Manifest) -> None:
+        """Ask now and then whether the snapshot has failed. Raises SnapshotRefused; see SnapshotFailure."""
+        state, now = self._snapshot, time.monotonic()
+        if state is None or not (state.active or has_failed(state)) or now < self._ask_snapshot_at:
+            return
+        self._ask_snapshot_at = now + FAILED_LOOK_S
+        try:
+            asked = self._beside()
+            if asked is None:
+                return
+            with asked:
+                state = snapshot_of(asked.subscribe("", tell_cursor=True))
+            with self._changed:
+                self._snapshot, read_up_to = state, self._read_up_to
+            if state is None or not has_failed(state):
+                self._failure = None
+                return
+            if self._failure is None or self._failure.snapshot != state.id:
+                log.warning("spark.snapshot_failed", destination=self.destination, error=state.error)
+                self._failure = SnapshotFailure(state.id, EndOfRun(self._beside, self._options.filter))
+            asks = bool(self._options.snapshot)  # else an operator has asked for the rows, and the log is enough
+            passed = asks and self._failure.passed(manifest, self._cursor, read_up_to)
+        except CanalError:
+            return  # the next look, or the next connection
+        if passed:
+            raise failure(self.destination, self._options.client_id, state)
 
     def _find_end(self, intake: Intake) -> None:
         """Wait until the node tells the end of the run, before anything of the connection is taken."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from lab import Client, MySQL, Node, SqlServer, follow
+from lab.node import PROGRAM
 from tests.node.following import stream_of
 from tests.waiting import until
 
@@ -183,3 +185,23 @@ def end_in_every_way(mysql: MySQL, node: Node, table: str) -> None:
         assert reading.process.wait(10) == 0
         assert reading.process.stdout.read() == ""
     assert ids("--idle-exit", "0.7") == []
+
+
+def test_a_client_whose_snapshot_has_failed_says_so_and_exits_with_1(
+    source_server: SqlServer, node: Node, database: str
+) -> None:
+    """It printed the rows before the table that cannot be read, and exited with 0 as if these were all."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.a VALUES (1), (2)",
+        f"CREATE TABLE {database}.nokey (id INT)",
+    )
+    command = [PROGRAM, "client", "--server", node.address, "--destination", "example", "--client-id", "77"]
+    command += ["--filter", rf"{database}\..*", "--snapshot", "*", "--idle-exit", "2", "--format", "json"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1, ended.stderr
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert sorted(row["after"]["id"] for row in rows if row.get("snapshot")) == [1, 2]
+    assert f"{database}.nokey has no primary key" in ended.stderr
+    assert f"--client-id 77 --leave-out {database}.nokey`" in ended.stderr

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from canal_ha.errors import SnapshotRefused
 from canal_ha.pipeline.engine import PipelineEngine
 from lab import Node, SqlServer, follow
 from tests.node.following import stream_of
+from tests.node.test_snapshot_of_client import snapshots
 from tests.pipeline.copies import copied
 from tests.pipeline.driver import described, engine
 from tests.pipeline.test_engine import selected, source
@@ -97,3 +99,51 @@ def test_the_copy_is_complete_though_tables_go_before_they_are_read(
             until(equal, what="equal copies")
         for table in {f"{database}.{each}" for each in SIZES} - set(names):
             assert copied(tmp_path / "copies", table) == []
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["continuous", "once"])
+def test_a_pipeline_whose_snapshot_has_failed_ends_with_the_reason(
+    mysql: SqlServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    """It went on as if its copy were complete. Everything that came is committed, and a resume lets it go on."""
+    monkeypatch.setattr("canal_ha.pipeline.flow.LOOK_S", 0.3)
+    name = f"{database}.a"
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {name} (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.nokey (id INT)",
+        f"CREATE TABLE {database}.z (id INT PRIMARY KEY)",
+        f"INSERT INTO {name} VALUES (1), (2)",
+        f"INSERT INTO {database}.z VALUES (3)",
+    )
+    with Node({"example": follow(mysql)}) as node:
+        given = {**source(node, "example", snapshot="initial"), "filter": rf"{database}\..*"}
+        pipeline = described(tmp_path, given, "copies", tables=(f"{database}.*",))
+        command = f"canal-ha snapshot resume --destination example --client-id 1001 --leave-out {database}.nokey"
+        with pytest.raises(SnapshotRefused, match=rf"nokey has no primary key.*`{command}`"):
+            engine(pipeline).run(once=once)
+        assert copied(tmp_path / "copies", name) == selected(mysql, name)
+        snapshots(node).resume(leave_out=[f"{database}.nokey"])
+        engine(pipeline).run(once=True)
+        assert copied(tmp_path / "copies", f"{database}.z") == selected(mysql, f"{database}.z")
+
+
+def test_a_pipeline_goes_on_when_a_snapshot_of_an_operator_has_failed(
+    mysql: SqlServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its copy never had the existing rows, so its changes matter more: the log says what happened."""
+    monkeypatch.setattr("canal_ha.pipeline.flow.LOOK_S", 0.3)
+    name = f"{database}.a"
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {name} (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.nokey (id INT)",
+    )
+    with Node({"example": follow(mysql)}) as node:
+        pipeline = described(tmp_path, source(node, "example"), "copies", tables=(f"{database}.*",))
+        with running(pipeline) as made:
+            until(lambda: bool(made.states) and made.states[0].lag_s == 0, what="the flow works")
+            snapshots(node).start([f"{database}.nokey"])
+            until(lambda: "pipeline.snapshot_failed" in caplog.text, what="the warning")
+            mysql.execute(f"INSERT INTO {name} VALUES (1)")
+            until(lambda: copied(tmp_path / "copies", name) == selected(mysql, name), what="the change")

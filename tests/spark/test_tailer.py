@@ -442,3 +442,27 @@ def test_a_driver_without_a_connection_does_not_look_idle(
     node.start()
     until(lambda: not told_now(), what="the connection", seconds=40)
     assert tailer.trouble == ""
+
+
+@pytest.mark.real
+def test_a_query_whose_snapshot_has_failed_ends_with_the_reason(
+    mariadb: MariaDB,
+    node: Node,
+    database: str,
+    tmp_path: Path,
+    tail: Callable[..., Tailer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It went on as if it had all rows. First its micro-batches get all changes before the failure."""
+    monkeypatch.setattr("canal_ha.spark.tailer.FAILED_LOOK_S", 0.3)
+    mariadb.execute(f"CREATE TABLE {database}.none (id INT)")
+    tailer = tail(snapshot=f"{database}.none")
+    until(lambda: tailer.manifest is not None, what="the connection", seconds=30)
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (9, 9)")
+    until(lambda: 9 in ids(tmp_path / "spool", database, tailer), what="the change", seconds=30)
+    time.sleep(2)
+    manifest = tailer.manifest
+    assert manifest is not None
+    tailer.done_up_to(manifest.next_seq - 1)
+    with pytest.raises(SnapshotRefused, match=r"none has no primary key.*--leave-out"):
+        until(lambda: tailer.manifest is None, what="the failure", seconds=30)
