@@ -3,7 +3,7 @@
 A batch holds rows of one table with equal columns, in binlog order, followed by
 
     _op        insert, update, delete, ddl; read: a row of a snapshot, which the copy may have already.
-               An update of the primary key is a delete and an insert
+               An update of the key is a delete and an insert
     _ts        time of the event
     _position  entry, row: indexes over all tables, in order of reading; server, journal, offset, sub, gtid
     _ddl       text of a DDL statement; its row has no other values
@@ -36,7 +36,7 @@ from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
 from canal_ha.decode.kernel.columns import Target, spread, spread_texts
 from canal_ha.decode.kernel.entries import Entries
-from canal_ha.decode.kernel.layouts import ColumnLayout, Layout
+from canal_ha.decode.kernel.layouts import ColumnLayout, KeyPlaces, Layout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
@@ -115,6 +115,9 @@ class Wanted(Protocol):
         Fields match columns by name, in any case. A field without a column is NULL.
         """
 
+    def key_places(self, schema: str, table: str) -> KeyPlaces | None:
+        """Return what finds the columns of a table's key; None: they are those of the primary key."""
+
     def statement(self, sql: str) -> None:
         """Handle a statement about one of these tables; it comes before the rows that follow it."""
 
@@ -126,6 +129,9 @@ class _Everything:
     def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
         own = [pa.field(column.name, column_type(column.mysql_type, column.sql_type).arrow) for column in columns]
         return pa.schema([*own, *META])
+
+    def key_places(self, schema: str, table: str) -> None:
+        """Return None: the key is the primary key."""
 
     def statement(self, sql: str) -> None:
         """Ignore the statement."""
@@ -233,7 +239,7 @@ class _Page:
     def __init__(
         self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int, spares: Spares, *, whole: bool
     ) -> None:
-        self.sheet = Sheet(self)
+        self.sheet = Sheet(self, wanted.key_places(schema, table))
         self.sheet.whole = whole
         self._schema = schema
         self._table = table

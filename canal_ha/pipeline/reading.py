@@ -24,7 +24,7 @@ from canal_ha.client.rows import Event, Row, row_change
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import entry_rows
 from canal_ha.decode.kernel.entries import Entries
-from canal_ha.decode.kernel.layouts import ColumnLayout, Images
+from canal_ha.decode.kernel.layouts import ColumnLayout, Images, KeyPlaces
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import DDL_TYPES
@@ -319,6 +319,9 @@ class _Described:
     def _arrow(self, kind: ColumnType) -> pa.DataType:
         as_text = kind.name in self._as_text or (kind.utc and bool(self._as_text))
         return pa.string() if as_text else kind.arrow
+
+    def key_places(self, schema: str, table: str) -> KeyPlaces | None:
+        return self._transforms.of(schema, table).key_places
 
     def statement(self, sql: str) -> None:
         """Ignore the statement; it has a row of its own."""

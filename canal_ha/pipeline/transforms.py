@@ -15,7 +15,7 @@ from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import strings
 from canal_ha.client.rows import Value, converted
 from canal_ha.decode.kernel.changes import Convert
-from canal_ha.decode.kernel.layouts import ColumnLayout, Layout
+from canal_ha.decode.kernel.layouts import ColumnLayout, KeyPlaces, Layout, primary_key
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.column_transform import ColumnTransform, kept
@@ -114,6 +114,16 @@ class TableTransform:
         left = [(column, plan) for column in columns if not (plan := self.column(column)).dropped]
         self._check_names([plan.name for _, plan in left])
         return left
+
+    @property
+    def key_places(self) -> KeyPlaces | None:
+        """What finds the columns of the given key; None without one."""
+        return self._key_places if self._keys else None
+
+    def _key_places(self, columns: list[ColumnLayout]) -> list[int]:
+        """Return the places of the given key's columns; if one is missing, those of the primary key."""
+        given = [place for place, column in enumerate(columns) if self.named(column.name).name.lower() in self._keys]
+        return given if len(given) == len(self._keys) else primary_key(columns)
 
     @property
     def convert(self) -> Convert:

@@ -183,5 +183,8 @@ class _Table:
                     )
         return reading.schema
 
+    def key_places(self, schema: str, table: str) -> None:
+        """Return None: the key is the primary key."""
+
     def statement(self, sql: str) -> None:
         self._statement = sql

@@ -19,14 +19,18 @@ class Writer:
     """Commits one portion after the other, as a flow does.
 
     target: where they go.
-    transforms: of the pipeline.
+    transforms, keys: of the pipeline.
     """
 
     def __init__(
-        self, target: PipelineTarget, destination: str = "d", transforms: Sequence[Mapping[str, Any]] = ()
+        self,
+        target: PipelineTarget,
+        destination: str = "d",
+        transforms: Sequence[Mapping[str, Any]] = (),
+        keys: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.target = target
-        self.reader = ChangeReader(lambda schema, table: True, transforms=transforms)
+        self.reader = ChangeReader(lambda schema, table: True, transforms=transforms, keys=keys)
         stored = target.progress(destination)
         self.progress = stored or Progress("run", 0, LogPosition("", 0), 0)
         self._destination = destination

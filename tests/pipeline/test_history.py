@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +43,10 @@ class Lake:
     directory: Path
     deaths: Sequence[tuple[Any, str]]
 
-    def target(self) -> PipelineTarget:
+    def target(self, keys: Mapping[str, Sequence[str]] | None = None) -> PipelineTarget:
         """Open the target, as a new process does."""
         options = iceberg_options(self.directory / "lake") if self.kind == "iceberg" else {}
-        return opened(described(self.directory, {}, self.kind, "scd2", **options))
+        return opened(described(self.directory, {}, self.kind, "scd2", keys=keys or {}, **options))
 
     def versions(self) -> pa.Table:
         """Return the rows of s.t."""
@@ -116,6 +116,27 @@ def test_an_interrupted_portion_makes_no_version_twice(lake: Lake, seed: int, mo
             deaths += 1
     assert deaths
     assert lake.kept() == history.shown()
+
+
+def test_an_update_of_a_given_key_ends_its_version(lake: Lake) -> None:
+    """The binlog knows only the primary key."""
+    keys, columns = {"s.t": ("name",)}, (("id", "int(11)", 4, False), made.NAME)
+    first, second, third = ({"id": "1", "name": name} for name in ("a", "b", "c"))
+    writer = Writer(lake.target(keys), keys=keys)
+    writer.commit(made.rows(1, "INSERT", [(None, first)], columns), offset=1)
+    writer.commit(
+        made.rows(2, "UPDATE", [(first, second)], columns),
+        made.rows(3, "UPDATE", [(second, {**second, "id": "2"})], columns),
+        made.rows(4, "UPDATE", [({**second, "id": "2"}, third)], columns),
+        offset=4,
+    )
+    versions = lake.versions().select(["id", "name", "is_current"]).to_pylist()
+    assert sorted(map(tuple, map(dict.values, versions))) == [
+        (1, "a", False),
+        (1, "b", False),
+        (1, "c", True),
+        (2, "b", False),
+    ]
 
 
 @pytest.mark.parametrize("statement", ["", "ALTER TABLE t ADD note VARCHAR(20)", "ALTER TABLE t DROP name"])

@@ -27,7 +27,7 @@ def reduced(
     *entries: bytes, keys: Mapping[str, Sequence[str]] | None = None, takes: Sequence[str] = ("t",)
 ) -> list[LatestChanges]:
     """Reduce a portion of these entries."""
-    reader = ChangeReader(lambda schema, table: table in takes)
+    reader = ChangeReader(lambda schema, table: table in takes, keys=keys)
     return latest(reader.batches(made.frames(entries)), keys or {})
 
 
@@ -248,6 +248,48 @@ def test_names_of_columns_are_the_same_in_any_case() -> None:
     )
     assert found.keys == ("ID",)
     assert len(found.upserts) == 2
+
+
+@pytest.mark.parametrize("primary", [False, True])
+def test_an_update_of_a_given_key_leaves_no_old_row(primary: bool) -> None:
+    """The binlog knows only the primary key; NULL in one of the other columns is a value like any other."""
+    columns: list[made.ColumnSpec] = [("id", "int(11)", 4, primary), ("mail", "varchar(9)", 12, False), NOTE]
+
+    def image(key: int, mail: str, note: str | None = None) -> Image:
+        return {"id": str(key), "mail": mail, "note": note}
+
+    [found] = reduced(
+        change(1, None, image(1, "a"), *columns),
+        change(2, image(1, "a"), image(1, "b"), *columns),
+        change(3, image(1, "b"), image(2, "b", "x"), *columns),
+        change(4, image(3, "c"), image(4, "c"), *columns),
+        change(5, image(5, "d"), image(5, "D"), *columns),
+        keys={"s.t": ["Mail"]},
+    )
+    assert shown(found) == (
+        [("a",), ("d",)],
+        [
+            {"id": 2, "mail": "b", "note": "x"},
+            {"id": 4, "mail": "c", "note": None},
+            {"id": 5, "mail": "D", "note": None},
+        ],
+    )
+
+
+def test_an_update_of_a_given_key_is_found_by_its_new_name() -> None:
+    """Keys have the names of the target; columns before the key come and go."""
+    plain: made.ColumnSpec = ("mail", "varchar(9)", 12, False)
+    reader = ChangeReader(
+        lambda schema, table: True, transforms=[{"rename": {"columns": {"mail": "address"}}}], keys={"s.t": ["address"]}
+    )
+    entries = [
+        change(1, {"mail": "a"}, {"mail": "b"}, plain),
+        made.ddl(2, "ALTER TABLE t ADD note VARCHAR(20) FIRST"),
+        change(3, {"mail": "b", "note": "x"}, {"mail": "c", "note": "x"}, NOTE, plain),
+        change(4, {"mail": "c", "note": "x"}, {"mail": "c", "note": "y"}, NOTE, plain),
+    ]
+    [found] = latest(reader.batches(made.frames(entries)), {"s.t": ["address"]})
+    assert shown(found) == ([("a",), ("b",)], [{"note": "y", "address": "c"}])
 
 
 def test_a_table_without_a_key_is_refused() -> None:

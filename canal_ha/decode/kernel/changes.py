@@ -13,7 +13,7 @@
     FULL       `sheet` is full: take its contents, then `start` it again
     STATEMENT  the current entry is a statement about `sheet`'s table
 
-In a Sheet, an UPDATE that changes the primary key is a delete and an insert.
+In a Sheet, an UPDATE that changes the key is a delete and an insert.
 """
 
 from __future__ import annotations
@@ -112,12 +112,16 @@ class Sheet:
 
     __slots__ = ("changes", "identity", "marks", "owner", "plan", "since", "whole")
 
-    def __init__(self, owner: Any) -> None:
-        """owner: any object of the caller."""
+    def __init__(self, owner: Any, key_places: ly.KeyPlaces | None = None) -> None:
+        """Begin without columns.
+
+        owner: any object of the caller.
+        key_places: finds the columns of the key; None: of the primary key.
+        """
         identities: dict[object, object] = {}
         self.owner = owner
         self.whole = False
-        self.changes = [ly.Images(identities) for _ in range(3)]  # INSERT, UPDATE, DELETE
+        self.changes = [ly.Images(identities, key_places) for _ in range(3)]  # INSERT, UPDATE, DELETE
         self.identity: object = None
         self.plan: list[c.Target | None] = []
         self.marks = Marks()
@@ -174,7 +178,7 @@ class TableRows:
         self.sheets: dict[bytes, Sheet | None] = {}
         self.sheet = Sheet(None)
         self.key = b""
-        self.layout = ly.Layout([], None, None)
+        self.layout = ly.Layout([], None, None, [])
         self.place = -1  # the column of the layout that did not fit its Target
         self.refused: c.Target | None = None
         self._row = -1  # the next row of the current entry; -1: no entry is open

@@ -28,6 +28,7 @@ cdef class Layout:
 
 cdef class Images(f.Cursor):
     cdef public dict identities, known_before, known_after
+    cdef public object key_places
     cdef public Layout before, after
     cdef public Py_ssize_t _index, _name_start, _name_stop, _type_start, _type_stop, _value_at, _value_start, _value_stop
     cdef public Py_ssize_t _values
@@ -52,6 +53,8 @@ cdef class Images(f.Cursor):
     @cython.locals(src=bytes)
     cdef ColumnLayout _new_column(self, Py_ssize_t end)
     cdef Layout _layout(self, list columns, dict known)
+
+cpdef list primary_key(list columns)
 
 @cython.locals(place=Py_ssize_t, old=ColumnLayout, new=ColumnLayout)
 cpdef bint same_key(Layout before, Layout after, bytes src) except -1

@@ -7,6 +7,7 @@ sequence of fields, so equal bytes around another value mean an equal column, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import canal_ha.decode.kernel.codes as k
@@ -77,18 +78,28 @@ class Layout:
 
     identity: the same object for equal columns of a table, whose values can be stored together.
     names: likewise, whatever `binary` and `utc` of the columns are.
+    keys: places of the key's columns.
     plan: the consumer's.
     """
 
     __slots__ = ("columns", "identity", "keys", "names", "partial", "plan")
 
-    def __init__(self, columns: list[ColumnLayout], identity: object, names: object) -> None:
+    def __init__(self, columns: list[ColumnLayout], identity: object, names: object, keys: list[int]) -> None:
         self.columns = columns
         self.identity = identity
         self.names = names
-        self.keys = [place for place, column in enumerate(columns) if column.key]
+        self.keys = keys
         self.partial = any(column.index != place for place, column in enumerate(columns))
         self.plan: Any = None
+
+
+KeyPlaces = Callable[[list[ColumnLayout]], list[int]]
+"""Finds the places of the key's columns in an image."""
+
+
+def primary_key(columns: list[ColumnLayout]) -> list[int]:
+    """Return the places of the primary key's columns."""
+    return [place for place, column in enumerate(columns) if column.key]
 
 
 def _names(columns: list[ColumnLayout]) -> tuple[tuple[bytes, bytes, int, bool], ...]:
@@ -100,16 +111,19 @@ class Images(f.Cursor):
 
     before, after: layouts of the last row, with the places of its values.
     identities: shared by all kinds of change of a table.
+    key_places: called once for each Layout; None: the key is the primary key.
     """
 
     __slots__ = (
         "_index", "_key", "_name_start", "_name_stop", "_null", "_sql_type", "_type_start", "_type_stop", "_value_at",
-        "_value_start", "_value_stop", "_values", "after", "before", "identities", "known_after", "known_before",
+        "_value_start", "_value_stop", "_values", "after", "before", "identities", "key_places", "known_after",
+        "known_before",
     )  # fmt: skip
 
-    def __init__(self, identities: dict[object, object]) -> None:
+    def __init__(self, identities: dict[object, object], key_places: KeyPlaces | None = None) -> None:
         f.Cursor.__init__(self)
         self.identities = identities
+        self.key_places = key_places
         self.known_before: dict[object, Layout] = {}
         self.known_after: dict[object, Layout] = {}
         self.before = self._layout([], self.known_before)
@@ -304,13 +318,15 @@ class Images(f.Cursor):
                 known.clear()
             if len(self.identities) >= 8 * _LAYOUTS:
                 self.identities.clear()
-            layout = Layout(columns, self.identities.setdefault(key, key), self.identities.setdefault(names, names))
+            identity = self.identities.setdefault(key, key)
+            keys = primary_key(columns) if self.key_places is None else self.key_places(columns)
+            layout = Layout(columns, identity, self.identities.setdefault(names, names), keys)
             known[key] = layout
         return layout
 
 
 def same_key(before: Layout, after: Layout, src: bytes) -> bool:
-    """Return whether both images of a row, with equal columns, have the same primary key."""
+    """Return whether both images of a row, with equal columns, have the same key."""
     for place in after.keys:
         old = before.columns[place]
         new = after.columns[place]
