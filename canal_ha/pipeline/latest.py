@@ -18,6 +18,7 @@ from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.altered import altered, find
 from canal_ha.pipeline.conversions import converted
 from canal_ha.pipeline.done import statement_ids
+from canal_ha.pipeline.given_key import given_key
 from canal_ha.pipeline.reading import KEY, TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
@@ -242,11 +243,7 @@ def key_columns(schema: pa.Schema, name: str, given: tuple[str, ...]) -> tuple[s
                 f"canal: {name} has no primary key: list its key columns under keys in the pipeline's file"
             )
         return keys
-    names = {each.name.lower(): each.name for each in columns}
-    missing = [key for key in given if key.lower() not in names]
-    if missing:
-        raise SinkRefused(f"canal: {name} has no column {missing[0]}, which the pipeline's file names as its key")
-    return tuple(names[key.lower()] for key in given)
+    return given_key((each.name for each in columns), given, name)
 
 
 def check_keys(rows: pa.Table, keys: Sequence[str], name: str) -> None:

@@ -56,7 +56,7 @@ class DebeziumJson:
         columns = changes.columns
         place = placement.placing(entry.schema, entry.table, changes.keys)
         new_members, old_members = self._members(columns), self._members(changes.before)
-        key_at = [columns.names.index(name) for name in changes.keys if name in columns.names]
+        key_at = [columns.names.index(name) for name in changes.keys]
         old_key_at = [changes.before.names.index(name) for name in changes.keys if name in changes.before.names]
         middle, end = f',"source":{_encode(source)[:-1]},"row":', f',"ts_ms":{origin.now_ms}}}'
         for change in changes:

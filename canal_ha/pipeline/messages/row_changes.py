@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from canal_ha.model.entry import EventType
+from canal_ha.pipeline.given_key import given_key
 from canal_ha.pipeline.row_entry import RowEntry, Texts
 
 Operation = Literal["c", "u", "d", "r"]
@@ -40,14 +41,22 @@ class RowOperations:
     """
 
     def __init__(self, entry: RowEntry, given: Mapping[str, Sequence[str]]) -> None:
-        """Read an entry. given: `schema.table` -> key columns of tables without a primary key."""
+        """Read an entry.
+
+        given: `schema.table` -> key columns of tables without a primary key, or to use instead of it.
+        Raises SinkRefused if rows lack such a column.
+        """
         self._entry = entry
         self.before = entry.before
         self.columns = entry.image
         if entry.event == EventType.UPDATE and entry.before.indexes != entry.after.indexes:
             self.columns = entry.after.joined(entry.before)
-        named = given.get(f"{entry.schema}.{entry.table}") if given else None
-        self.keys: Sequence[str] = named or self.columns.key_names
+        self.keys: Sequence[str] = self.columns.key_names
+        table = f"{entry.schema}.{entry.table}"
+        if entry.rows and (named := given.get(table)):
+            self.keys = given_key(self.columns.names, named, table)
+            if entry.event == EventType.UPDATE:
+                given_key(entry.before.names, named, table)  # without the old key, no message could delete it
 
     def __iter__(self) -> Iterator[RowOperation]:
         """Yield the changes; none for a statement."""

@@ -34,9 +34,14 @@ def registry() -> Iterator[Registry]:
         yield served
 
 
-def avro(registry: Registry, zone: str = "UTC") -> Avro:
-    """Return the format."""
-    return Avro({}, zone, SchemaRegistry(registry.url).register, tombstones=True)
+def avro(registry: Registry, zone: str = "UTC", **keys: tuple[str, ...]) -> Avro:
+    """Return the format. keys: given ones, for the table s.NAME."""
+    return Avro(
+        {f"s.{table}": names for table, names in keys.items()},
+        zone,
+        SchemaRegistry(registry.url).register,
+        tombstones=True,
+    )
 
 
 def messages(made: Avro, entry: Entry) -> list[QueueMessage]:
@@ -136,6 +141,15 @@ def test_keys_have_a_schema_of_their_own_and_a_tombstone_follows_a_delete(regist
     assert read(registry, deleted.key) == {"id": 1}
     assert tombstone == QueueMessage(deleted.partition, deleted.key, None)
     assert set(registry.subjects) >= {"s.keyed-key", "s.keyed-value"}
+
+
+def test_given_keys_count_in_any_case(registry: Registry) -> None:
+    entry = parse(insert(1, 1, "a", table="given"))
+    (made,) = messages(avro(registry, given=("NAME", "Id")), entry)
+
+    assert read(registry, made.key) == {"id": 1, "name": "a"}
+    with pytest.raises(SinkRefused, match=r"s\.given has no column nope, which the pipeline's file names as its key"):
+        messages(avro(registry, given=("nope",)), entry)
 
 
 def test_a_new_column_gets_a_new_schema(registry: Registry) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.messages.debezium_json import DebeziumJson
 from canal_ha.pipeline.messages.queue_message import MessageOrigin, QueueMessage
 from canal_ha.pipeline.messages.routing import PartitionKey, Placement, java_hash, partition_of
@@ -94,6 +97,33 @@ def test_given_keys_count_for_a_table_without_a_primary_key() -> None:
 
     assert body(messages(entry, t=("b",))[0].key) == {"b": 2}
     assert messages(entry)[0].key is None
+
+
+def test_given_keys_count_in_any_case() -> None:
+    """The key of a message has the table's own spelling, also if an update changes it."""
+    columns: tuple[ColumnSpec, ...] = (("Mail", "varchar(9)", 12, False), ("b", "int", 4, False))
+    (made,) = messages(rows(1, "INSERT", [(None, {"Mail": "a", "b": "2"})], columns), t=("mAIL",))
+    moved = rows(2, "UPDATE", [({"Mail": "a", "b": "2"}, {"Mail": "c", "b": "2"})], columns)
+    gone, tombstone, created = messages(moved, t=("mAIL",))
+
+    assert body(made.key) == body(gone.key) == body(tombstone.key) == {"Mail": "a"}
+    assert body(created.key) == {"Mail": "c"}
+    assert made.partition == partition_of(java_hash("s") ^ java_hash("a"), 5)
+
+
+def test_rows_without_a_given_key_are_refused() -> None:
+    """Their messages would have no key: an update could overtake another one, and Kafka would compact none away."""
+    old, new = {"id": "1", "name": "a"}, {"id": "1", "name": "b"}
+    for entry, key in (
+        (insert(1, 1), "nope"),
+        (rows(1, "DELETE", [({"id": "1"}, None)]), "name"),
+        (rows(1, "UPDATE", [({"id": "1"}, new)]), "name"),
+        (rows(1, "UPDATE", [({"id": "1"}, {"name": "b"})]), "name"),
+    ):
+        with pytest.raises(SinkRefused, match=rf"s\.t has no column {key}, which the pipeline's file names as its key"):
+            messages(entry, t=(key,))
+    assert len(messages(rows(1, "UPDATE", [(old, new)]), t=("name",))) == 3
+    assert messages(ddl(5, "ALTER TABLE t ADD c int"), t=("nope",))[0].key is None
 
 
 def test_a_statement_has_no_key() -> None:
