@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -987,6 +988,55 @@ def test_a_stop_ends_the_thread_at_once(source_server: SqlServer, database: str)
     threads[0].join(5)
     assert not threads[0].is_alive()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
+@pytest.mark.parametrize("connections", [1, 4])
+def test_no_select_goes_on_on_the_server_after_a_stop(
+    source_server: SqlServer, database: str, key: str, connections: int
+) -> None:
+    """A server does not notice that a client has gone while it finds no row to send. Other sessions are left alone."""
+    source_server.execute(f"CREATE DATABASE {database}")
+    tables = [f"{database}.t{number}" for number in range(connections)]
+    for table in tables:
+        source_server.execute(f"CREATE TABLE {table} (id INT {key})", f"INSERT INTO {table} VALUES (1), (2), (3)")
+    slow = replace(state(*tables, where=dict.fromkeys(tables, "SLEEP(20) = 7")), without_key=True)
+    limits = SnapshotLimits(rows_most=9, connections=connections)
+    beside = source_server.connect()
+    other = int(beside.thread_id())  # type: ignore[no-untyped-call] # PyMySQL's
+
+    def running(who: str = "<>") -> list[int]:
+        shown = f"SELECT id AS id FROM information_schema.processlist WHERE id {who} {other}"
+        found = source_server.query(f"{shown} AND info LIKE '%SLEEP(20)%' AND id <> CONNECTION_ID()")
+        return [int(each["id"]) for each in found]
+
+    def sleep() -> None:
+        with suppress(pymysql.MySQLError):
+            beside.cursor().execute("SELECT SLEEP(20)")
+
+    thread = threading.Thread(target=sleep, daemon=True)
+    thread.start()
+    for _ in range(2):
+        with SnapshotStream(source_server, rf"{database}\..*", slow, limits=limits):
+            until(lambda: len(running()) == (connections if key else 1) or None, what="the SELECTs")
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
+        until(lambda: not running(), seconds=5, what="their end")
+    assert running("=") == [other]
+    source_server.execute(f"KILL {other}")
+    thread.join(10)
+
+
+def test_a_select_whose_connection_breaks_does_not_go_on_beside_the_next_one(
+    source_server: SqlServer, database: str
+) -> None:
+    """The server keeps it when the node's time-out for an answer is over."""
+    table = filled(source_server, database, 5)
+    slow = state(table, where={table: "SLEEP(9) = 7"})
+    shown = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(9)%' AND id <> CONNECTION_ID()"
+    with SnapshotStream(source_server, rf"{database}\.t", slow, so_timeout_s=1.0) as stream:
+        until(lambda: len(stream.tries) == 3, what="three attempts")
+        until(lambda: len(source_server.query(shown)) <= 1, seconds=3, what="the end of the first two")
 
 
 def test_a_select_that_takes_too_long_is_made_smaller(source_server: SqlServer, database: str) -> None:

@@ -33,6 +33,7 @@ from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, RowPiece, values_of
+from canal_ha.source.snapshot.running import RunningSelects
 from canal_ha.source.snapshot.source import (
     RESUME,
     Fetch,
@@ -126,6 +127,7 @@ class SnapshotReader:
         self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
+        self._selects = RunningSelects()
         self._watched: dict[tuple[str, TableKey], Watched] = {}  # by table and key
         names = [f"{name or f'snapshot-{state.id}'}-{number}" for number in range(1, limits.connections + 1)]
         self._threads = [threading.Thread(target=self._run, name=each, daemon=True) for each in names]
@@ -143,6 +145,7 @@ class SnapshotReader:
         self._progress.stop()
         self._junction.stop()
         self._stop_signal.end()
+        self._selects.end()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the threads to end; return False if the time-out expires first."""
@@ -202,7 +205,11 @@ class SnapshotReader:
         """Return a connection to the server that is read now."""
         route = self._route()
         source = SnapshotSource(
-            route.config, route.fetch, opening=self._stop_signal.opened, select_s=self._limits.select_s
+            route.config,
+            route.fetch,
+            opening=self._stop_signal.opened,
+            select_s=self._limits.select_s,
+            selects=self._selects,
         )
         tables = self._progress.state.tables
         self._progress.count(lambda: sum(source.estimate(*_names(table)) for table in tables))

@@ -26,6 +26,7 @@ from canal_ha.source.snapshot.key import TableKey, key_of
 from canal_ha.source.snapshot.middle import Middle
 from canal_ha.source.snapshot.passing import passes
 from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
+from canal_ha.source.snapshot.running import RunningSelect, RunningSelects
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
 
@@ -125,6 +126,7 @@ class SnapshotSource:
         *,
         opening: Callable[[Interruptible], None] = lambda connection: None,
         select_s: float = 0.0,
+        selects: RunningSelects | None = None,
     ) -> None:
         """Connect.
 
@@ -132,7 +134,9 @@ class SnapshotSource:
         fetch: returns the CREATE TABLE statement of a table; None if there is none.
         opening: see SourceSession.
         select_s: see SnapshotLimits.
+        selects: of the snapshot, to end them on the server; None: nobody will.
         """
+        self.selects = selects or RunningSelects()
         self._config = config
         self._fetch = fetch
         self._opening = opening
@@ -277,12 +281,14 @@ class SnapshotSource:
         """
         locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
         began = time.monotonic()
-        with self._reading(target, where):
+        with self._reading(target, where), self.selects.of(self._config, self._session) as select:
             sql = self._select(target, part, where, limit, locks=locks)
-            rows = read_rows(self._session, sql, most_bytes, self._memory)
+            rows = read_rows(self._session, select.comment + sql, most_bytes, self._memory)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
             self._session.close()
+            if where:
+                select.end()  # else the server notices at the next row
             self._session = self._connected()
             self._prepare()
         end = self.end()
@@ -322,6 +328,10 @@ class SnapshotSource:
                 f"{session.where.address}: another server answers, {found.identity} instead of {self.server.identity}"
             )
         return session
+
+    def begin(self, session: SourceSession) -> RunningSelect:
+        """Return a SELECT that another session of this server is about to run. Raises SourceUnavailable."""
+        return self.selects.begin(self._config, session)
 
     def end(self, session: SourceSession | None = None) -> Reached:
         """Return the present end of the binlog. session: the one to ask over; the source's own by default."""

@@ -34,6 +34,7 @@ from canal_ha.source.snapshot.hold import Hold, touching
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.result_set import RawRows, RowStream
+from canal_ha.source.snapshot.running import RunningSelect
 from canal_ha.source.snapshot.source import NO_RIGHT, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, consistent_snapshot, wait_visible
@@ -158,6 +159,7 @@ class _Read:
         self._guard: SourceSession | None = None
         self._rows: RowStream | None = None
         self._where = ""
+        self._select: RunningSelect | None = None  # until all rows are taken
 
     def open(self, brought: Reached, pause: Pause, *, locked: bool) -> tuple[Reached, Reached] | None:
         """Open the read; return what it sees, as `Hold.limit` takes it. Return None if the table is another one.
@@ -192,19 +194,30 @@ class _Read:
             sql += f" WHERE ({where}\n)"  # the condition may end in a comment
         self._where = where
         with self._reading():
-            self._rows = RowStream(self._session, sql)
+            select = self._select = self._source.begin(self._session)
+            self._rows = RowStream(self._session, select.comment + sql)
 
     def take(self, limits: SnapshotLimits) -> RawRows:
         """Return the next rows."""
         assert self._rows is not None
         with self._reading():
-            return self._rows.take(limits.bytes_most, limits.chunk_rows)
+            rows = self._rows.take(limits.bytes_most, limits.chunk_rows)
+        if rows.complete:
+            self._over()
+        return rows
 
     def close(self) -> None:
-        """Close both sessions."""
+        """Close both sessions, and end the SELECT on the server if rows are left."""
         for session in (self._session, self._guard):
             if session is not None:
                 session.close()
+        if select := self._over():
+            select.end()
+
+    def _over(self) -> RunningSelect | None:
+        """Forget the SELECT; return it if it is still to be ended."""
+        select, self._select = self._select, None
+        return select if select and self._source.selects.over(select) else None
 
     def _place(self, brought: Reached, pause: Pause, *, locked: bool) -> tuple[Reached, Reached]:
         """Open the snapshot; return up to where it sees everything, and from where it sees nothing."""
