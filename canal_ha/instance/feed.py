@@ -106,6 +106,8 @@ class FeedRequest:
     snapshot_ended: called with the state of the client's snapshot when it ends by an error.
     snapshot_failing: called with an error after which the snapshot is tried again, and the seconds until then.
     snapshot_goes_on: called when the snapshot goes on after such an error.
+    altering: called with the default schema and the text of each statement that may alter tables, before the feed
+        passes its entry on, also if a filter drops that.
     """
 
     client_id: int
@@ -126,6 +128,7 @@ class FeedRequest:
     snapshot_ended: Callable[[str], None] = lambda state: None
     snapshot_failing: Callable[[CanalError, float], None] = lambda error, retry_in_s: None
     snapshot_goes_on: Callable[[], None] = lambda: None
+    altering: Callable[[str, str], None] | None = None
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

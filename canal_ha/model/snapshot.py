@@ -435,7 +435,8 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
 def failed(stored: str, end: str) -> str:
     """Return the stored text after an error has ended the snapshot; unchanged if it is of another one, or over.
 
-    end: the state at the error. Its progress does not count: the client has not acknowledged all of it.
+    end: the state at the error. Its progress does not count: the client has not acknowledged all of it. But a table
+        that it begins again is another one than the stored state is about.
     """
     try:
         old, new = SnapshotState.from_text(stored), SnapshotState.from_text(end)
@@ -443,6 +444,9 @@ def failed(stored: str, end: str) -> str:
         return stored
     if old is None or new is None or new.id != old.id or not old.active:
         return stored
+    for table in {each.table for each in old.ranges}:
+        if table >= new.begun or SnapshotRange(table) in new.ranges:
+            old = old.begin_again(table)
     return old.ended(SnapshotPhase.FAILED, new.ended_ms, new.error).text
 
 

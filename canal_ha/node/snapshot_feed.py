@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from shlex import quote
@@ -34,6 +34,7 @@ class SnapshotFeed:
         route: Callable[[], SnapshotRoute],
         *,
         failing: Callable[[CanalError, float], None],
+        begins_again: Callable[[Sequence[str]], None],
     ) -> None:
         """Make a feed that waits for `start`.
 
@@ -43,6 +44,7 @@ class SnapshotFeed:
         open_dump: opens the dump.
         route: says which server the snapshot reads.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
+        begins_again: see SnapshotReader.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
         before = request.start if config.decode.gtid_on else None
@@ -63,6 +65,7 @@ class SnapshotFeed:
             failing=failed,
             goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
+            begins_again=begins_again,
             await_taken=request.await_taken,
             go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
             advice=_OF_A_CLIENT if request.read else RESUME,
@@ -86,6 +89,7 @@ class SnapshotFeed:
                 room=None,
                 moved=moved,
                 failed=stream_failed,
+                altering=self._reader.altering,
                 busy=lambda busy: None,
             )
         )

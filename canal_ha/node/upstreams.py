@@ -17,12 +17,15 @@ from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.history.history import TableHistory
+from canal_ha.decode.history.told import Altering, ToldHistory
 from canal_ha.errors import CanalError, LocalProtocolError, StandbyBehind
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.origin import KeepServers
 from canal_ha.instance.snapshots import check_inserts
 from canal_ha.instance.status import SourceFacts
+from canal_ha.model.excerpt import some
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import Within
@@ -344,6 +347,9 @@ class Upstreams:
             failing=lambda error, retry_in_s: self._tell(
                 "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
             ),
+            begins_again=lambda tables: self._tell(
+                "snapshot.begins_again", client_id=request.client_id, tables=some(tables)
+            ),
         )
 
     # ---- inside
@@ -359,6 +365,7 @@ class Upstreams:
                 server_id=self._config.server_id if first_stream else 0,
                 read=request.read,
             ),
+            altering=request.altering,
             start=request.start,
             accept=request.accept,
             await_room=request.await_room,
@@ -384,8 +391,8 @@ class Upstreams:
             lead=shared,
         )
 
-    def _dump(self, wanted: ToDecode, **options: Any) -> Dump:
-        """Return a dump that decodes what is wanted. options: of Dump."""
+    def _dump(self, wanted: ToDecode, altering: Altering | None = None, **options: Any) -> Dump:
+        """Return a dump that decodes what is wanted. altering: see FeedRequest. options: of Dump."""
         config = self._config
         decode = decoding(config, wanted)
 
@@ -395,7 +402,10 @@ class Upstreams:
             def make_decoder(source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
                 journals = partial(server_journals, now.config, now.config.master, dump.opened)
                 prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
-                return decode(source, start, now.history.view(start, dump, searching=searching), start.gtid, prepared)
+                history: TableHistory = now.history.view(start, dump, searching=searching)
+                if altering and not searching:
+                    history = ToldHistory(history, altering)
+                return decode(source, start, history, start.gtid, prepared)
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 

@@ -128,6 +128,19 @@ def test_an_error_keeps_what_is_acknowledged() -> None:
     assert failed("{", end.text) == "{"
 
 
+def test_a_table_that_is_gone_begins_again_after_an_error() -> None:
+    """What the client has acknowledged of it is of another table than the one that may have its name later."""
+    stored = SnapshotState("a", ("s.t", "s.u"), ranges=(SnapshotRange(0, ("id=3",)), SnapshotRange(1, ("id=7",))))
+    first = failed(stored.text, stored.begin_again(0).ended(SnapshotPhase.FAILED, 77, "no table").text)
+    again = SnapshotState.from_text(first)
+    assert again is not None
+    assert set(again.ranges) == {SnapshotRange(0), SnapshotRange(1, ("id=7",))}
+    one = SnapshotState("a", ("s.t", "s.u"), ranges=(SnapshotRange(0, ("id=3",)),))
+    alone = SnapshotState.from_text(failed(one.text, one.begin_again(0).ended(SnapshotPhase.FAILED, 77, "no").text))
+    assert alone is not None
+    assert alone.ranges == ()
+
+
 def test_an_ack_ends_no_pause() -> None:
     """The batch was read before somebody paused the snapshot."""
     paused = replace(BEGUN, phase=SnapshotPhase.PAUSED)

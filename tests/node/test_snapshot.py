@@ -15,7 +15,15 @@ import pytest
 from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
+from canal_ha.model.snapshot import (
+    SnapshotAction,
+    SnapshotPhase,
+    SnapshotRange,
+    SnapshotRequest,
+    SnapshotState,
+    changed,
+    failed,
+)
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
@@ -761,8 +769,43 @@ def test_two_keys_in_the_hour_that_summer_time_repeats(
     }
 
 
-def test_another_table_takes_the_name(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools for online changes swap two tables: the rest is read from the new one."""
+@pytest.mark.parametrize("options", [DecodeOptions(), DecodeOptions(filter_query_ddl=True)], ids=["shown", "filtered"])
+@pytest.mark.parametrize("before", [False, True], ids=["behind the SELECT", "before the SELECT"])
+@pytest.mark.parametrize(
+    "statement",
+    ["RENAME TABLE {0} TO {0}_old, {0}_new TO {0}", "ALTER TABLE {0}_parts EXCHANGE PARTITION p0 WITH TABLE {0}"],
+    ids=["rename", "exchange"],
+)
+def test_another_table_takes_the_name(
+    source_server: SqlServer,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    before: bool,
+    options: DecodeOptions,
+) -> None:
+    """Its rows do not come from the stream, so it is read from the first one, also if a filter drops the statement."""
+    table = filled(source_server, database, 9)
+    parts = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN MAXVALUE)"
+    for other, more in (("t_new", ""), ("t_parts", parts)):
+        source_server.execute(
+            f"CREATE TABLE {database}.{other} (id INT PRIMARY KEY, v VARCHAR(50)) {more}",
+            *(f"INSERT INTO {database}.{other} VALUES ({number}, 'new')" for number in (1, 2, 6, 10)),
+        )
+    Between(monkeypatch, source_server, statement.format(table), before=before)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW, options=options) as stream:
+        last = stream.done()
+        told = [(event, facts["tables"]) for event, facts in stream.told]
+    assert [number for number in ids(copy) if copy.rows[table, (str(number),)]["v"] == "new"] == [1, 2, 6, 10]
+    assert last.ranges == ()
+    assert told == [("snapshot.begins_again", table)]
+
+
+def test_a_table_with_other_columns_takes_the_name(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools for online changes swap two tables: all rows have the columns of the new one."""
     table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
     source_server.execute(f"ALTER TABLE {new} ADD COLUMN w INT NOT NULL DEFAULT 5")
     Between(monkeypatch, source_server, f"RENAME TABLE {table} TO {database}.old, {new} TO {table}")
@@ -770,7 +813,76 @@ def test_another_table_takes_the_name(source_server: SqlServer, database: str, m
     with SnapshotStream(source_server, rf"{database}\.(t|new)", state(table), copy, limits=FEW) as stream:
         stream.done()
     assert ids(copy) == list(range(1, 10))
-    assert all(copy.rows[table, (str(number),)].get("w") == "5" for number in range(4, 10))
+    assert all(copy.rows[table, (str(number),)].get("w") == "5" for number in range(1, 10))
+
+
+def test_no_cursor_behind_a_swap_goes_on_in_the_new_table(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node can end when its client has acknowledged the statement, and no chunk behind it."""
+    table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
+    source_server.execute(f"UPDATE {new} SET v = 'new'")
+    Between(monkeypatch, source_server, f"RENAME TABLE {table} TO {database}.old, {new} TO {table}")
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW) as first:
+        first.done()
+    kinds = [each.kinds[0] for each in first.taken]
+    swap = kinds.index(EntryKind.DDL)
+    before = [each.chunk_end for each in first.taken[:swap] if each.chunk_end]
+    assert SnapshotState.from_text(before[0].snapshot) != SnapshotState.from_text(before[-1].snapshot)
+    kept = SnapshotState.from_text(before[-1].snapshot)
+    assert kept is not None
+    assert kept.ranges == ()
+    statement = first.taken[swap]
+    cursor = replace(statement.position(0, consumed=True), snapshot=kept.text)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", kept, copy, start=cursor, limits=FEW) as second:
+        second.done()
+    assert ids(copy) == list(range(1, 10))
+    assert {row["v"] for row in copy.rows.values()} == {"new"}
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE {0}", "RENAME TABLE {0} TO {0}_gone"])
+def test_another_table_takes_the_name_of_one_that_is_gone(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """The snapshot has failed in between. When it is resumed, it reads the new table from its first row."""
+    table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
+    source_server.execute(f"UPDATE {new} SET v = 'new'")
+    Between(monkeypatch, source_server, statement.format(table))
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=FEW) as first:
+        first.failed()
+        cursor = first.chunks()[0].chunk_end
+    assert cursor is not None
+    resume = SnapshotRequest(SnapshotAction.RESUME)
+    resumed = changed(failed(cursor.snapshot, first.ended), resume, "", 0)
+    source_server.execute(f"ALTER TABLE {new} RENAME TO {table}")
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", resumed, copy, limits=FEW) as second:
+        second.done()
+    assert ids(copy) == list(range(1, 10))
+    assert {row["v"] for row in copy.rows.values()} == {"new"}
+
+
+def test_a_table_is_swapped_again_and_again(source_server: SqlServer, database: str) -> None:
+    """Each swap begins it again. It ends when the swaps do, and the log tells them."""
+    table, new = filled(source_server, database, 60), filled(source_server, database, 60, "new")
+    source_server.execute(f"UPDATE {new} SET v = 'new'")
+
+    def swap(stopping: threading.Event) -> None:
+        for _ in range(7):
+            source_server.execute(
+                f"RENAME TABLE {table} TO {database}.between, {new} TO {table}, {database}.between TO {new}"
+            )
+            time.sleep(0.15)
+
+    copy = Copy({table: ("id",), new: ("id",)})
+    limits = SnapshotLimits(rows_most=3, rows_per_s=60, connections=2)
+    stream = SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=limits)
+    with stream, beside(swap):
+        stream.done()
+    assert {row["v"] for row in copy.rows.values()} == {"new"}
+    assert ids(copy) == list(range(1, 61))
+    assert "snapshot.begins_again" in [event for event, _ in stream.told]
 
 
 def test_the_connection_of_the_snapshot_is_killed(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from canal_ha.errors import CanalError, RingClosed, SnapshotRefused
 from canal_ha.model.position import LogPosition, split_journal
-from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.source.snapshot.hold import Hold
 from canal_ha.source.snapshot.watermark import Pause, Reached
 from canal_ha.source.snapshot.window import KeyTexts, Window
@@ -100,6 +100,7 @@ class Junction:
         self._due: list[_Due] = []  # in the order of `put`
         self._hold: Hold | None = None
         self._held = False  # the feed waits, and nothing before the hold's end is left
+        self._ahead: Callable[[LogPosition, Source], Segment | None] | None = None
         self._stopped = False
 
     # ---- the feed's thread
@@ -107,11 +108,21 @@ class Junction:
     def accept(self, segment: Segment) -> None:
         """Pass a segment of the stream on, and before it at most one chunk, so that it does not wait for all."""
         with self._changed:
+            if self._ahead:
+                segment = self._put_ahead(self._ahead, segment)
             if self._due or self._wanted:
                 self._step()
             if self._hold:
                 segment = self._wait_in_hold(segment)
             self._pass(segment)
+
+    def ahead(self, make: Callable[[LogPosition, Source], Segment | None]) -> None:
+        """Pass a segment on before the next one of the stream, or behind the transaction that this one ends.
+
+        make: makes it for a position behind which it stands, and the source of the stream; None if it is not needed.
+        """
+        with self._changed:
+            self._ahead = make
 
     def moved(self, before: LogPosition | None, executed: str | None) -> None:
         """The feed goes on with another server.
@@ -256,6 +267,20 @@ class Junction:
         self._passed_at = time.monotonic()
         if self._windows:
             self._record(segment)
+
+    def _put_ahead(self, make: Callable[[LogPosition, Source], Segment | None], segment: Segment) -> Segment:
+        """Pass on what `ahead` was told, if the stream is between two transactions; return the rest of the segment."""
+        if self._last is not None and self._last.cut:
+            count = segment.kinds.find(EntryKind.END) + 1
+            if not 0 < count < len(segment):
+                return segment
+            self._pass(segment.slice(0, count))
+            segment = segment.slice(count, len(segment))
+        if at := self._boundary():
+            self._ahead = None
+            if made := make(at, segment.source):
+                self._accept(made)
+        return segment
 
     def _wait_in_hold(self, segment: Segment) -> Segment:
         """Pass what the hold lets pass; return the rest once all of it may pass. Raises RingClosed once stopped."""

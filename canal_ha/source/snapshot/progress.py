@@ -121,10 +121,27 @@ class SnapshotProgress:
             return True
 
     def begin_again(self, part: SnapshotPart) -> None:
-        """Let the whole table of a part be read again: it has another key now."""
+        """Let the whole table of a part be read again: it has another key now, or is gone."""
         with self._changed:
             if part in self._held:
                 self._begin_again(part.range.table)
+
+    def begin_tables_again(self, replaced: Callable[[str], bool]) -> list[str]:
+        """Let the begun tables be read again that are others now; return them.
+
+        A table without a key is left out: while it is read, the server lets no statement change it.
+
+        replaced: tells whether a table is another one now.
+        """
+        with self._changed:
+            if not self.state.active:
+                return []
+            alone = {part.range.table for part in (*self._held, *self._free) if part.alone}
+            begun = dict.fromkeys(each.table for each in self.state.ranges if each.table not in alone)
+            again = [number for number in begun if replaced(self.state.tables[number])]
+            for number in again:
+                self._begin_again(number)
+            return [self.state.tables[number] for number in again]
 
     def put(self, part: SnapshotPart, rows: int, after: tuple[str, ...] | None) -> SnapshotState | None:
         """Return the state once the next rows of a part are acknowledged; None if nobody is to read the part.

@@ -42,8 +42,9 @@ from canal_ha.source.snapshot.source import (
     SnapshotTarget,
     StillLocked,
     TableChanged,
+    TableGone,
 )
-from canal_ha.source.snapshot.statements import concerns
+from canal_ha.source.snapshot.statements import concerns, replaces
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Reached, Visibility
 from canal_ha.source.snapshot.window import Window
@@ -86,6 +87,7 @@ class SnapshotReader:
         failing: Callable[[CanalError, float], None],
         goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
+        begins_again: Callable[[Sequence[str]], None] = lambda tables: None,
         await_taken: Callable[[int], None] = lambda most: None,
         go_on: Callable[[str], str] = lambda table: "",
         advice: str = RESUME,
@@ -103,6 +105,7 @@ class SnapshotReader:
         failing: called with an error after which the reader tries again, and the seconds until then.
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
+        begins_again: called with tables that are read again from their first row, because others took their names.
         await_taken: see FeedRequest.
         go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
         advice: see SnapshotSource.target.
@@ -124,6 +127,7 @@ class SnapshotReader:
         self._ended = ended
         self._go_on = go_on
         self._advice = advice
+        self._begins_again = begins_again
         self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
@@ -154,12 +158,38 @@ class SnapshotReader:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
+    # ---- the feed's thread
+
+    def altering(self, default_schema: str, sql: str) -> None:
+        """Begin tables again whose name another one takes by a statement that the stream is about to pass on.
+
+        Rows that the new table had before do not come from the stream. What is read from now on is of the new one.
+        The client stores the new state before the statement: later it could end between the two.
+        """
+
+        def replaced(table: str) -> bool:
+            schema, name = _names(table)
+            return replaces(sql, default_schema, schema=schema, table=name)
+
+        if tables := self._progress.begin_tables_again(replaced):
+            self._junction.ahead(self._state_ahead)
+            self._begins_again(tables)
+
+    def _state_ahead(self, at: LogPosition, source: Source) -> Segment | None:
+        """Return a segment that carries the present state. at: where the stream is."""
+        state = self._progress.state
+        if not state.active:
+            return None
+        place = replace(at, consumed=False, sub_index=at.sub_index + 1 if at.consumed else BEFORE)
+        return _ending(marker(place, source), at, state)
+
     # ---- a thread of a connection
 
     def _run(self) -> None:
         source: SnapshotSource | None = None
         table: _KnownTable | None = None
         backoff = Backoff(self._random)
+        failure: CanalError
         try:
             while part := self._progress.take():
                 chunks = part.chunks
@@ -170,6 +200,9 @@ class SnapshotReader:
                     continue
                 except (_ReaderStopped, RingClosed):
                     return
+                except TableGone as error:
+                    self._progress.begin_again(part)  # another table may have the name when somebody resumes
+                    failure = error
                 except CanalError as error:
                     failure = error
                 except Exception as error:

@@ -70,6 +70,10 @@ class TableChanged(Exception):
     """The definition of the table is not what the SELECT was made for, or the SELECT has to be repeated."""
 
 
+class TableGone(SnapshotRefused):
+    """There is no such table, or the account must not see it."""
+
+
 class StillLocked(TableChanged):
     """Another transaction has kept a lock that the SELECT needs. Its text is for people."""
 
@@ -246,10 +250,10 @@ class SnapshotSource:
         return any(row["able"] == "YES" for row in rows)
 
     def definition(self, schema: str, name: str) -> str:
-        """Return a text that changes with the columns of a table. Raises SnapshotRefused if the table is gone."""
+        """Return a text that changes with the columns of a table. Raises TableGone."""
         text = self._fetch(schema, name)
         if text is None:
-            raise SnapshotRefused(
+            raise TableGone(
                 f"{self._session.where.address}: there is no table {schema}.{name}, or {self._session.where.account}"
                 f" must not see it; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO"
                 f" {self._session.where.account}, or leave the table out"

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import (
+    AlterTable,
+    ChangeDatabase,
+    CreateTable,
+    DropTables,
+    RenameTables,
+)
+from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 
@@ -21,3 +30,31 @@ def concerns(entry: bytes, *, schema: str, table: str) -> bool:
     if table.lower() in text:
         return True
     return schema.lower() in text and ("database" in text or "schema" in text)
+
+
+def replaces(sql: str, default_schema: str, *, schema: str, table: str) -> bool:
+    """Return whether a statement can put other rows under the name of a table than it had; True in doubt.
+
+    sql, default_schema: the statement.
+    schema, table: names, compared without case.
+    """
+    try:
+        statement = read(sql)
+    except Unreadable:
+        return table.lower() in sql.lower()
+    match statement:
+        case CreateTable(name, temporary=False, if_not_exists=False):  # it was dropped, or OR REPLACE drops it
+            names = [name]
+        case DropTables(dropped, temporary=False):
+            names = list(dropped)
+        case RenameTables(pairs):
+            names = [name for pair in pairs for name in pair]
+        case AlterTable(name, renamed=renamed, split_off=split_off, absorbed=absorbed, exchanged=exchanged):
+            others = [other for other in (renamed, split_off, absorbed, exchanged) if other]
+            names = [name, *others] if others else []
+        case ChangeDatabase(changed, drops=True):
+            return changed.lower() == schema.lower()
+        case _:
+            return False
+    wanted = (schema.lower(), table.lower())
+    return any(((name.schema or default_schema).lower(), name.table.lower()) == wanted for name in names)

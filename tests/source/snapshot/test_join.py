@@ -24,7 +24,7 @@ from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.result_set import RowPiece, values_of
-from canal_ha.source.snapshot.statements import concerns
+from canal_ha.source.snapshot.statements import concerns, replaces
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -306,6 +306,40 @@ def test_statements_that_may_change_the_table(raw: bytes, expected: bool) -> Non
     assert concerns(raw, schema="shop", table="orders") is expected
 
 
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("RENAME TABLE Orders TO old, shop.new TO orders", True),
+        ("RENAME TABLE other.orders TO other.x", False),
+        ("ALTER TABLE new RENAME TO orders", True),
+        ("ALTER TABLE parts EXCHANGE PARTITION p WITH TABLE orders", True),
+        ("ALTER TABLE orders EXCHANGE PARTITION p WITH TABLE other", True),
+        ("ALTER TABLE parts CONVERT PARTITION p TO TABLE orders", True),
+        ("ALTER TABLE orders CONVERT TABLE old TO PARTITION p VALUES LESS THAN (9)", True),
+        ("DROP TABLE IF EXISTS x, `orders`", True),
+        ("DROP DATABASE shop", True),
+        ("CREATE OR REPLACE TABLE orders (id INT)", True),
+        ("CREATE TABLE orders LIKE old", True),
+        ("RENAME TABLE orders SOMEHOW", True),
+        ("ALTER TABLE orders ADD x INT, ALGORITHM = COPY", False),
+        ("ALTER TABLE orders ENGINE = InnoDB", False),
+        ("ALTER TABLE orders RENAME COLUMN a TO b, RENAME INDEX c TO d", False),
+        ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (x)", False),
+        ("ALTER TABLE orders REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (9))", False),
+        ("TRUNCATE TABLE orders", False),
+        ("CREATE TABLE IF NOT EXISTS orders (id INT)", False),
+        ("CREATE TEMPORARY TABLE orders (id INT)", False),
+        ("DROP TEMPORARY TABLE orders", False),
+        ("CREATE INDEX i ON orders (id)", False),
+        ("OPTIMIZE TABLE orders", False),
+        ("GRANT SELECT ON orders TO x", False),
+    ],
+)
+def test_statements_by_which_another_table_takes_the_name(sql: str, expected: bool) -> None:
+    """The rows that the other table has do not come from the stream. Those of an altered table do."""
+    assert replaces(sql, "shop", schema="Shop", table="orders") is expected
+
+
 # ---- the junction
 
 
@@ -375,6 +409,25 @@ def test_a_window_opens_and_closes_between_transactions() -> None:
     assert used == [True]
     assert stage.taken[-1].offsets[0] == 170
     assert bytes(stage.taken[-1].kinds) == bytes([EntryKind.BEGIN, EntryKind.END])
+
+
+def test_a_state_enters_before_the_next_segment() -> None:
+    """Inside a transaction it enters behind its end, once, if it is needed then."""
+    stage = Stage()
+    stage.feed(110)
+    stage.junction.ahead(lambda at, source: marker(at, source))
+    stage.feed(130)
+    assert [each.offsets[0] for each in stage.taken] == [105, 120, 125]
+    stage.feed(150, cut=True)
+    stage.junction.ahead(lambda at, source: marker(at, source))
+    stage.feed(160, cut=True)
+    assert [each.offsets[0] for each in stage.taken[3:]] == [145, 155]
+    items = [Item(170, EntryKind.ROWS), Item(180, EntryKind.END), Item(190, EntryKind.DDL)]
+    stage.junction.accept(segment(items))
+    assert [list(each.offsets) for each in stage.taken[5:]] == [[170, 180], [180, 180], [190]]
+    stage.junction.ahead(lambda at, source: None)
+    stage.feed(210)
+    assert [each.offsets[0] for each in stage.taken[8:]] == [205]
 
 
 def test_keys_and_statements_count_while_a_window_is_open() -> None:
