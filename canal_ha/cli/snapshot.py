@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -97,6 +97,7 @@ def start(
         rows_per_second=rows_per_second or 0,
     )
     click.echo(snapshot_line(state))
+    _tell_alone(snapshots, state)
     if watch:
         _watch(snapshots)
 
@@ -168,6 +169,7 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
     snapshots = _snapshots(**client)
     state = snapshots.state()
     click.echo(json_text(state) if as_json else snapshot_line(state))
+    _tell_alone(snapshots, state)
     if watch:
         _watch(snapshots)
     if state["phase"] == "failed":
@@ -200,6 +202,12 @@ def _conditions(tables: Sequence[str], where: Sequence[str]) -> dict[str, str]:
 def _snapshots(destination: str, client_id: int, **node: Any) -> ClientSnapshot:
     found = DestinationNode(destination, **node)
     return ClientSnapshot(destination, client_id, url=found.url, access=found.access)
+
+
+def _tell_alone(snapshots: ClientSnapshot, state: Mapping[str, Any]) -> None:
+    """Say that a snapshot waits for its client, if it does."""
+    if state["phase"] == "running" and not snapshots.has_reader():
+        click.echo(f"No client reads client id {snapshots.client_id} at the moment: the rows wait for one.", err=True)
 
 
 def _watch(snapshots: ClientSnapshot) -> None:

@@ -111,16 +111,30 @@ class ClientSnapshot:
 
     def state(self) -> dict[str, Any]:
         """Return the state. Raises SnapshotRefused if the client never had a snapshot on this node."""
-        document = fetch(self._url, self._access)
-        for each in document["destinations"]:
-            for stream in each["streams"] if each["destination"] == self.destination else ():
-                if stream["client_id"] == self.client_id and stream.get("snapshot"):
-                    state: dict[str, Any] = stream["snapshot"]
-                    return state
+        here = self._here()
+        for stream in here["streams"] if here else ():
+            if stream["client_id"] == self.client_id and stream.get("snapshot"):
+                state: dict[str, Any] = stream["snapshot"]
+                return state
+        if here:
+            raise SnapshotRefused(
+                f"client id {self.client_id} of {self.destination} never had a snapshot: start one with"
+                " `canal-ha snapshot start`"
+            )
         raise SnapshotRefused(
             f"{self.destination} has no snapshot of client id {self.client_id} on this node;"
             " `canal-ha status --zk` shows which node runs it"
         )
+
+    def has_reader(self) -> bool:
+        """Return whether a connected client has asked for rows of this client id. Else the rows wait for one."""
+        here = self._here() or {}
+        return any(each["client_id"] == self.client_id and not each["private"] for each in here.get("readers", ()))
+
+    def _here(self) -> dict[str, Any] | None:
+        """Return the node's status of the destination; None if another node runs it."""
+        found = fetch(self._url, self._access)["destinations"]
+        return next((each for each in found if each["destination"] == self.destination), None)
 
     def _ask(self, action: str, **more: Any) -> dict[str, Any]:
         body = {"client_id": self.client_id, "action": action, **more}

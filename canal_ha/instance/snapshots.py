@@ -143,7 +143,7 @@ class Snapshots:
         if missing := [table for table in request.tables if table not in known]:
             raise TableMissing(
                 f"{self._config.destination}: the source shows no table {some(missing)}: check the name with its letter"
-                " case, or GRANT SELECT on it"
+                " case, or GRANT SELECT on it; of a view, name the tables that it reads"
             )
         return state
 
