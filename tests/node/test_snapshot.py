@@ -236,6 +236,23 @@ def test_a_missing_right_ends_the_snapshot(source_server: SqlServer, database: s
     assert f"GRANT SELECT ON `{database}`.`t` TO '{user}'@'%'" in error
 
 
+def test_a_missing_select_alone_asks_for_no_other_right(database: str) -> None:
+    """Without GTIDs the message asked for BACKUP_ADMIN and LOCK TABLES too, which do not help."""
+    with MySQL(gtid=False) as server:
+        table = filled(server, database)
+        server.execute(
+            "CREATE USER part IDENTIFIED BY 'secret'",
+            "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO part",
+            f"GRANT INSERT ON {table} TO part",
+        )
+        options = DecodeOptions(table_history=False)
+        with SnapshotStream(
+            server, rf"{database}\.t", state(table), username="part", password="secret", options=options
+        ) as stream:
+            error = stream.failed().error
+        assert error.endswith(f"run: GRANT SELECT ON `{database}`.`t` TO 'part'@'%'"), error
+
+
 @pytest.mark.parametrize(
     "hiding",
     [

@@ -63,6 +63,7 @@ NO_RIGHT = {
     ER.DBACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 }
+_NO_SELECT = "SELECT command denied"  # nothing else is missing
 _WRONG = {ER.PARSE_ERROR, ER.BAD_FIELD_ERROR, 1305, 1347, 1356}  # also: unknown function, a view, an invalid view
 
 
@@ -412,7 +413,7 @@ class SnapshotSource:
                 ) from error
             if errno in NO_RIGHT:
                 text += f"; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO {where.account}"
-                if self.way is Visibility.LOCKING_READ:
+                if self.way is Visibility.LOCKING_READ and not str(error.args[-1]).startswith(_NO_SELECT):
                     text += (
                         ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
                         " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
