@@ -95,7 +95,7 @@ def test_a_name_in_an_error_cannot_steer_the_terminal(
 def test_an_argument_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     """A condition of a snapshot with such a byte reached the cursors. A file may have such a name."""
     start = ["snapshot", "start", "--destination", "example", "--table", "shop.orders", "--where"]
-    asked = [PROGRAM, *start, b"shop.orders=v = 'M\xfcller'"]
+    asked: list[str | bytes] = [PROGRAM, *start, b"shop.orders=v = 'M\xfcller'"]
     ended = subprocess.run(asked, capture_output=True, env={**os.environ, "PYTHONUTF8": "1"}, timeout=60)
     assert ended.returncode == 1
     assert b"is no UTF-8" in ended.stderr
