@@ -10,17 +10,19 @@ import os
 import threading
 import time
 from dataclasses import replace
+from itertools import count
 from random import Random
+from typing import Any
 
-import pymysql
 import pytest
 
 from canal_ha.config.model import SnapshotLimits
 from canal_ha.source.snapshot.watermark import Visibility
 from lab import MariaDB, SqlServer
 from lab.exactness.unsafe import unsafe_watermark
+from lab.transactions import committed
 from tests.node.snapshots import Copy, Place, Row, SnapshotStream, state
-from tests.node.visibilities import WAYS, mysql_with_gtids
+from tests.node.visibilities import WAYS, grant_log_status, mysql_log_status, mysql_with_gtids
 
 pytestmark = pytest.mark.real
 
@@ -36,10 +38,13 @@ STRETCHED = {
 
 
 class Writers:
-    """A context manager: threads that update, insert and delete the rows of few keys."""
+    """A context manager: threads that update, insert and delete the rows of few keys.
 
-    def __init__(self, server: SqlServer, schema: str) -> None:
-        self._server, self._schema = server, schema
+    xa: in XA transactions.
+    """
+
+    def __init__(self, server: SqlServer, schema: str, *, xa: bool = False) -> None:
+        self._server, self._schema, self._xa = server, schema, xa
         self._stopping = threading.Event()
         self.commits = 0
         self.errors: list[BaseException] = []
@@ -62,36 +67,33 @@ class Writers:
 
     def _run(self, seed: int) -> None:
         try:
-            self._write(Random(seed))
+            self._write(seed)
         except BaseException as error:
             self.errors.append(error)
 
-    def _write(self, random: Random) -> None:
+    def _write(self, seed: int) -> None:
+        random = Random(seed)
         with self._server.connect(autocommit=False, database=self._schema) as connection:
-            cursor = connection.cursor()
-            while not self._stopping.is_set():
-                key = random.randrange(KEYS)
-                try:
-                    # the row of `versions` orders all changes of a key, also beyond a DELETE
-                    cursor.execute(f"UPDATE versions SET v = v + 1 WHERE id = {key}")
-                    cursor.execute(f"SELECT v FROM versions WHERE id = {key}")
-                    version = cursor.fetchall()[0][0]
-                    if random.random() < 0.3:
-                        cursor.execute(f"DELETE FROM t WHERE id = {key}")
-                        if random.random() < 0.5:
-                            cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, '{seed_text(random)}')")
-                    else:
-                        changed = cursor.execute(
-                            f"UPDATE t SET version = {version}, v = '{seed_text(random)}' WHERE id = {key}"
-                        )
-                        if not changed:
-                            cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, 'new')")
-                    connection.commit()
-                    self.commits += 1
-                except pymysql.OperationalError as error:
-                    if error.args[0] not in (1205, 1213):
-                        raise
-                    connection.rollback()
+            for number in count():
+                if self._stopping.is_set():
+                    return
+                xid = f"{seed}-{number}" if self._xa else ""
+                self.commits += committed(connection, lambda cursor: _change(cursor, random), xid)
+
+
+def _change(cursor: Any, random: Random) -> None:
+    """Change the row of some key."""
+    key = random.randrange(KEYS)
+    # the row of `versions` orders all changes of a key, also beyond a DELETE
+    cursor.execute(f"UPDATE versions SET v = v + 1 WHERE id = {key}")
+    cursor.execute(f"SELECT v FROM versions WHERE id = {key}")
+    version = cursor.fetchall()[0][0]
+    if random.random() < 0.3:
+        cursor.execute(f"DELETE FROM t WHERE id = {key}")
+        if random.random() < 0.5:
+            cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, '{seed_text(random)}')")
+    elif not cursor.execute(f"UPDATE t SET version = {version}, v = '{seed_text(random)}' WHERE id = {key}"):
+        cursor.execute(f"INSERT INTO t VALUES ({key}, {version}, 'new')")
 
 
 def seed_text(random: Random) -> str:
@@ -110,11 +112,6 @@ def prepared(server: SqlServer, schema: str) -> str:
         *STRETCHED[server.flavor],
     )
     return rf"{schema}\.t"
-
-
-def grant_log_status(server: SqlServer) -> None:
-    """Give the account the rights to log_status."""
-    server.execute("GRANT BACKUP_ADMIN ON *.* TO canal", "GRANT SELECT ON performance_schema.log_status TO canal")
 
 
 def differences(server: SqlServer, schema: str, copy: Copy) -> list[object]:
@@ -137,13 +134,32 @@ def differences(server: SqlServer, schema: str, copy: Copy) -> list[object]:
 @pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
 def test_the_copy_equals_the_table_beside_writers(make: type[SqlServer], database: str, connections: int) -> None:
     """No row is lost, none is older than the stream has brought it, and none comes back after its DELETE."""
+    _equal(make, database, connections)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        mysql_log_status,
+        MariaDB,
+        pytest.param(mysql_with_gtids, marks=pytest.mark.nightly("GTIDs cover XA COMMIT as they cover COMMIT")),
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_rows_of_xa_transactions_do_not_come_back_older(make: type[SqlServer], database: str) -> None:
+    """The stream brought an XA COMMIT, and the chunk's SELECT did not see it: the older row came behind the newer."""
+    _equal(make, database, 1, xa=True)
+
+
+def _equal(make: type[SqlServer], database: str, connections: int, *, xa: bool = False) -> None:
+    """Read a table beside writers, and compare."""
     with make() as server:
         filter_ = prepared(server, database)
         if WAYS[make] is Visibility.LOG_STATUS:
             grant_log_status(server)
         table = f"{database}.t"
         copy = Copy({table: ("id",)}, version="version")
-        with Writers(server, database) as writers:
+        with Writers(server, database, xa=xa) as writers:
             limits = replace(FEW, connections=connections)
             stream = SnapshotStream(server, filter_, state(*[table] * PASSES), copy, limits=limits)
             with stream:

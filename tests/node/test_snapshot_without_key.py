@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
-from pymysql import OperationalError
-from pymysql.constants import ER
+from pymysql import MySQLError
 
 from canal_ha.config.model import DecodeOptions, SnapshotLimits, WhenXa
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
@@ -26,9 +27,10 @@ from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Visibility
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from lab import MySQL, SqlServer
+from lab import MariaDB, MySQL, SqlServer
+from lab.transactions import committed
 from tests.node.snapshots import SnapshotStream, state
-from tests.node.visibilities import WAYS, mysql_log_status, mysql_out_of_order, mysql_without_gtids
+from tests.node.visibilities import WAYS, grant_log_status, mysql_log_status, mysql_out_of_order, mysql_without_gtids
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -209,29 +211,28 @@ STRETCHED = {
 
 
 @contextmanager
-def writing(server: SqlServer, table: str, writers: int = 3) -> Iterator[None]:
-    """Insert, update and delete rows as fast as it goes; every transaction changes several rows."""
+def writing(server: SqlServer, table: str, writers: int = 3, *, xa: bool = False) -> Iterator[None]:
+    """Insert, update and delete rows as fast as it goes, several rows in a transaction. xa: in an XA one."""
     stopping = threading.Event()
     errors: list[BaseException] = []
+
+    def change(cursor: Any, random: Random, seed: int) -> None:
+        number = random.randrange(40) + 1000 * seed
+        cursor.execute(f"INSERT INTO {table} VALUES ({number}, 'a'), ({number}, 'b')")
+        if random.random() < 0.5:
+            cursor.execute(f"UPDATE {table} SET v = 'c{random.random()}' WHERE id = {number} LIMIT 1")
+        if random.random() < 0.7:
+            cursor.execute(f"DELETE FROM {table} WHERE id = {number} LIMIT 3")
 
     def write(seed: int) -> None:
         random = Random(seed)
         try:
-            with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                while not stopping.is_set():
-                    number = random.randrange(40) + 1000 * seed
-                    cursor.execute(f"INSERT INTO {table} VALUES ({number}, 'a'), ({number}, 'b')")
-                    try:
-                        if random.random() < 0.5:
-                            cursor.execute(f"UPDATE {table} SET v = 'c{random.random()}' WHERE id = {number} LIMIT 1")
-                        if random.random() < 0.7:
-                            cursor.execute(f"DELETE FROM {table} WHERE id = {number} LIMIT 3")
-                        connection.commit()
-                    except OperationalError as error:
-                        if error.args[0] != ER.LOCK_DEADLOCK:
-                            raise
-                        connection.rollback()
+            with server.connect(autocommit=False) as connection:
+                connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                for number in count():
+                    if stopping.is_set():
+                        return
+                    committed(connection, lambda cursor: change(cursor, random, seed), f"{seed}-{number}" if xa else "")
         except BaseException as error:
             errors.append(error)
 
@@ -257,17 +258,26 @@ OTHERS = pytest.mark.nightly("the other servers")
 )
 def test_the_copy_equals_the_table_beside_writers(make: Callable[[], SqlServer], database: str) -> None:
     """Every row is there as often as in the table; no change comes inside a read or removes a row that is not there."""
+    _equal(make, database)
+
+
+@pytest.mark.parametrize("make", [mysql_log_status, MariaDB], ids=lambda make: make.__name__)
+def test_no_row_of_an_xa_transaction_is_lost(make: Callable[[], SqlServer], database: str) -> None:
+    """The stream passed an XA COMMIT before the read, and the read did not see it: its rows never came."""
+    _equal(make, database, xa=True)
+
+
+def _equal(make: Callable[[], SqlServer], database: str, *, xa: bool = False) -> None:
+    """Read a table beside writers, and compare."""
     with make() as server:
         table = filled(server, database, 300)
         server.execute(STRETCHED[server.flavor], f"GRANT LOCK TABLES ON {database}.* TO canal")
         if WAYS[make] is Visibility.LOG_STATUS:
-            server.execute(
-                "GRANT BACKUP_ADMIN ON *.* TO canal", "GRANT SELECT ON performance_schema.log_status TO canal"
-            )
+            grant_log_status(server)
         for _ in range(READS):
             log = Log(table)
             with stream_of(server, table, log, limits=SnapshotLimits(rows_most=40)) as stream:
-                with writing(server, table):
+                with writing(server, table, xa=xa):
                     stream.done(60)
                     time.sleep(0.3)
                     until(lambda log=log: log.changes > 0, what="changes behind the read")  # type: ignore[misc]
@@ -276,6 +286,42 @@ def test_the_copy_equals_the_table_beside_writers(make: Callable[[], SqlServer],
             assert log.equals(server)
             assert not log.missing
             assert not log.inside
+
+
+@pytest.mark.parametrize("make", [mysql_log_status, MariaDB], ids=lambda make: make.__name__)
+def test_a_read_waits_for_a_prepared_transaction_whose_connection_is_gone(
+    make: Callable[[], SqlServer], database: str
+) -> None:
+    """MariaDB keeps nobody from LOCK TABLES who waits for such a transaction."""
+    with make() as server:
+        table = filled(server, database)
+        server.execute(f"GRANT LOCK TABLES ON {database}.* TO canal")
+        if WAYS[make] is Visibility.LOG_STATUS:
+            grant_log_status(server)
+        with server.connect(autocommit=False) as connection:
+            assert committed(connection, lambda cursor: cursor.execute(f"DELETE FROM {table} WHERE id = 1"), "first")
+        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("XA START 'second'")
+            cursor.execute(f"UPDATE {table} SET v = 'new' WHERE id = 2")
+            cursor.execute("XA END 'second'")
+            cursor.execute("XA PREPARE 'second'")
+        log = Log(table)
+        with stream_of(server, table, log) as stream:
+            time.sleep(1.0)
+            assert not log.attempts
+            until(lambda: _committed_prepared(server, "second"), what="the end of the connection that has prepared")
+            stream.done()
+            stream.caught_up(server)
+        assert log.equals(server)
+        assert not log.missing
+
+
+def _committed_prepared(server: SqlServer, xid: str) -> bool:
+    try:
+        server.execute(f"XA COMMIT '{xid}'")
+    except MySQLError:
+        return False
+    return True
 
 
 # ---- beside the stream
@@ -570,3 +616,15 @@ def test_the_missing_right_to_lock_is_named(database: str) -> None:
         with stream_of(server, table, Log(table), username=user, password="secret", options=options) as stream:
             error = stream.failed().error
     assert f"GRANT LOCK TABLES ON `{database}`.* TO '{user}'@'%'" in error
+
+
+def test_mariadb_needs_the_right_to_lock_from_its_first_xa_commit_on(database: str) -> None:
+    """Before, it tells the place of a read that any account makes."""
+    with MariaDB() as server:
+        table = filled(server, database)
+        with stream_of(server, table, Log(table)) as stream:
+            assert stream.done().rows == 20
+        with server.connect(autocommit=False) as connection:
+            assert committed(connection, lambda cursor: cursor.execute(f"DELETE FROM {table} WHERE id = 1"), "x")
+        with stream_of(server, table, Log(table)) as stream:
+            assert f"GRANT LOCK TABLES ON `{database}`.* TO 'canal'@'%'" in stream.failed().error

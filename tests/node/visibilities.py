@@ -28,6 +28,11 @@ def mysql_log_status() -> SqlServer:
     return MySQL(gtid=False, extra=["--performance-schema=ON"])
 
 
+def grant_log_status(server: SqlServer) -> None:
+    """Give the account the rights to log_status."""
+    server.execute("GRANT BACKUP_ADMIN ON *.* TO canal", "GRANT SELECT ON performance_schema.log_status TO canal")
+
+
 WAYS: dict[Callable[[], SqlServer], Visibility] = {
     mysql_with_gtids: Visibility.OWNED_GTIDS,
     mysql_out_of_order: Visibility.OWNED_GTIDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from canal_ha.config.model import SnapshotLimits
 
+LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
 _MOST_GROWTH = 4.0  # from one chunk to the next, so that one lucky chunk does not decide
 _FIRST_ROWS = 1000
 
@@ -21,12 +22,13 @@ class Pace:
         first = min(_FIRST_ROWS, limits.bytes_most // row_bytes if row_bytes else _FIRST_ROWS)
         self.rows = max(1, min(first, limits.chunk_rows))
 
-    def took(self, rows: int, size: int, seconds: float) -> None:
-        """Take what a chunk had. size: bytes. seconds: of its SELECT."""
+    def took(self, rows: int, size: int, seconds: float, *, locked: bool = False) -> None:
+        """Take what a chunk had. size: bytes. seconds: of its SELECT. locked: whether that locked the rows."""
         if not rows:
             return
         limits = self._limits
-        by_time = rows * limits.chunk_s / max(seconds, 1e-6)
+        chunk_s = min(limits.chunk_s, LOCKED_S) if locked else limits.chunk_s
+        by_time = rows * chunk_s / max(seconds, 1e-6)
         by_size = rows * limits.bytes_most / max(size, 1)
         wanted = min(by_time, by_size, limits.chunk_rows, max(rows, self.rows) * _MOST_GROWTH)
         self.rows = max(1, int(wanted))

@@ -46,11 +46,10 @@ from canal_ha.source.snapshot.source import (
 )
 from canal_ha.source.snapshot.statements import concerns, replaces
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
-from canal_ha.source.snapshot.watermark import Reached, Visibility
+from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
-LOCKED_S = 0.2  # the longest that a chunk's SELECT should lock its rows
 _PIECE_BYTES = 1 << 20  # of a chunk's rows, as the server sends them, that enter the stream at once
 _LIVE_PIECE_BYTES = 256 << 10  # the same while changes flow in the stream
 _LIVE_AHEAD_BYTES = 64 << 10  # of the stream, that no GET has taken, when a piece enters while changes flow
@@ -295,11 +294,8 @@ class SnapshotReader:
 
     def _looked_at(self, source: SnapshotSource, name: str, pace: Pace | None = None) -> _KnownTable:
         """Return a table as it is now. pace: that of the chunks before; a new one by default."""
-        limits = self._limits
-        if source.way is Visibility.LOCKING_READ:
-            limits = replace(limits, chunk_s=min(limits.chunk_s, LOCKED_S))
         target = self._target(source, name)
-        pace = pace or Pace(limits, target.size_bytes // target.count if target.count else 0)
+        pace = pace or Pace(self._limits, target.size_bytes // target.count if target.count else 0)
         return _KnownTable(name, target, self._transactions(source, target), pace)
 
     def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: SnapshotPart) -> None:
@@ -399,7 +395,7 @@ class SnapshotReader:
         where = self._progress.state.where.get(target.name, "")
         read = source.read(target, part.range, where, limit, self._limits.bytes_most, reached, self._pause)
         rows = read.rows
-        pace.took(rows.count, rows.size, read.seconds)
+        pace.took(rows.count, rows.size, read.seconds, locked=read.locked)
         chunk = _Chunk(rows, target, key, source.name, transactions)
         if window.recorded:
             self._junction.narrow(window, chunk.keys(opened.at))

@@ -28,7 +28,7 @@ from canal_ha.source.snapshot.passing import passes
 from canal_ha.source.snapshot.result_set import RawRows, RowMemory, read_rows
 from canal_ha.source.snapshot.running import RunningSelect, RunningSelects
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
-from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, visibility, wait_visible
+from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, beside_xa, visibility, wait_visible
 
 Fetch = Callable[[str, str], str | None]
 
@@ -110,11 +110,13 @@ class Read:
 
     end: of the binlog after the SELECT.
     seconds: that the SELECT took.
+    locked: whether it locked the rows.
     """
 
     rows: RawRows
     end: Reached
     seconds: float
+    locked: bool
 
 
 class SnapshotSource:
@@ -150,7 +152,7 @@ class SnapshotSource:
         self._session = SourceSession(config, config.master, opening=opening)
         self.server: Flavor = examine(self._session)
         self._prepare()
-        self.way = visibility(self._session, self.server)
+        self.way = beside_xa(self._session, visibility(self._session, self.server))
         self._checked: LogPosition | None = None
         self._had: Reached | None = None  # the end of the binlog behind `check`
         self._memory = RowMemory()
@@ -284,7 +286,9 @@ class SnapshotSource:
         The next call uses their memory again.
         Raises TableChanged, StillLocked, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
-        locks = wait_visible(self._session, self.way, self.to_see(reached), pause) or self.xa is WhenXa.PREPARE
+        locks = self.xa is WhenXa.PREPARE or wait_visible(self._session, self.way_now(), self.to_see(reached), pause)
+        if locks and self.server.mariadb:
+            self._session.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # the SELECT must not lock gaps
         began = time.monotonic()
         with self._reading(target, where), self.selects.of(self._config, self._session) as select:
             sql = self._select(target, part, where, limit, locks=locks)
@@ -301,7 +305,12 @@ class SnapshotSource:
             self._session.query("ROLLBACK")
         if self._differs(target):
             raise TableChanged
-        return Read(rows, end, seconds)
+        return Read(rows, end, seconds, locks)
+
+    def way_now(self) -> Visibility:
+        """Return the way, which covers what has come by XA COMMIT before this call."""
+        self.way = beside_xa(self._session, self.way)
+        return self.way
 
     def to_see(self, brought: Reached) -> Reached:
         """Return the place before which a SELECT has to see everything.
@@ -415,8 +424,9 @@ class SnapshotSource:
                 text += f"; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO {where.account}"
                 if self.way is Visibility.LOCKING_READ and not str(error.args[-1]).startswith(_NO_SELECT):
                     text += (
-                        ". Without GTIDs the snapshot locks the rows that it reads, or needs BACKUP_ADMIN and SELECT"
-                        " on performance_schema.log_status; before MySQL 8.0.22 locking needs LOCK TABLES, too"
+                        ". The snapshot locks the rows that it reads; before MySQL 8.0.22 that needs LOCK TABLES, too."
+                        " MySQL needs no locks with GTIDs, nor with BACKUP_ADMIN and SELECT on"
+                        " performance_schema.log_status as long as no XA transaction has committed since its start"
                     )
             wrong = errno in _WRONG or (condition != "" and not passes(errno))
             if wrong and condition and errno not in NO_RIGHT | _GONE:

@@ -7,6 +7,12 @@ a SELECT does not see yet. Each kind of server has a way to wait for them:
 - MySQL with GTIDs: a transaction owns its GTID from before it is written until it is committed (gtid_owned).
 - MySQL without GTIDs: the question to performance_schema.log_status waits for all commits that have begun. It needs
   the right BACKUP_ADMIN. Without it the SELECT locks its rows (FOR SHARE), and so waits for those who change them.
+
+XA COMMIT commits behind the binlog too, and of the three only gtid_owned covers it. So the other two hold only for a
+server whose counter Com_xa_commit is 0: a statement is counted before it is in the binlog, whoever runs it, also the
+applier of a replica. From the first one on the SELECT locks its rows. The stream's own XA COMMITs would not do: a
+stream that begins anew does not know those of a moment ago, and a counter that stands still proves nothing, because a
+commit can wait for a semi-synchronous replica as long as it likes.
 """
 
 from __future__ import annotations
@@ -73,11 +79,19 @@ def visibility(session: SourceSession, server: Flavor) -> Visibility:
     return Visibility.LOG_STATUS if known else Visibility.LOCKING_READ
 
 
+def beside_xa(session: SourceSession, way: Visibility) -> Visibility:
+    """Return a way that also covers what has come by XA COMMIT before this call. Raises as `visibility`."""
+    if way not in (Visibility.CONSISTENT_SNAPSHOT, Visibility.LOG_STATUS):
+        return way
+    counted = session.query("SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")
+    return way if counted and int(counted[0]["Value"]) == 0 else Visibility.LOCKING_READ
+
+
 def wait_visible(session: SourceSession, way: Visibility, reached: Reached, pause: Pause) -> bool:
     """Wait until a SELECT of this session sees everything before `reached`; return whether it must lock its rows.
 
     session: with CONSISTENT_SNAPSHOT, its transaction is open afterwards.
-    way: from `visibility`.
+    way: from `visibility` and, asked after `reached`, `beside_xa`.
     reached: what the stream had brought when this was called.
     pause: waits these seconds; raises an exception to end the wait.
     Raises SourceUnavailable, SourceRefused.

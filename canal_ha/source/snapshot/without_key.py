@@ -6,7 +6,8 @@ read that breaks begins again.
 
 The place: MariaDB tells it for a consistent snapshot. MySQL does not. There the end of the binlog before and behind the
 opening of the snapshot encloses it; if the table changes between the two, the snapshot is opened again. After some
-tries, or where no account can ask what is visible, LOCK TABLES keeps writers of the table away for that moment.
+tries, or where nobody tells what is visible, LOCK TABLES keeps writers of the table away for that moment. That is so on
+MariaDB, too, once XA transactions commit; see `watermark`.
 
 A second session guards the opening: while its transaction has the table open, no statement can alter the table.
 """
@@ -143,7 +144,7 @@ class TableWithoutKey:
 
 
 class _Unseen(Exception):
-    """A session keeps a transaction between its binlog and its commit, so nobody can tell what a SELECT sees."""
+    """A transaction may stay between its binlog and its commit, so nobody can tell what a SELECT sees."""
 
 
 class _Read:
@@ -224,15 +225,20 @@ class _Read:
         source, session = self._source, self._session
         if source.server.mariadb:
             place = Reached(*consistent_snapshot(session, source.to_see(brought), pause), source.server.identity)
+            if not locked and source.way_now() is Visibility.LOCKING_READ:
+                raise _Unseen
             return place, place
         doubt = source.end(session)
-        if not locked and wait_visible(session, source.way, doubt, pause):
+        if not locked and wait_visible(session, source.way_now(), doubt, pause):
             raise _Unseen
         session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         end = source.end(session)
         return (end if locked else doubt), end
 
     def _lock(self, guard: SourceSession) -> None:
+        """Keep writers of the table away; wait until those that have written it are committed in the engine."""
+        # InnoDB's own lock: MariaDB gives a prepared XA transaction's other one up with the connection
+        guard.query(f"SET SESSION autocommit = 0, innodb_table_locks = 1, innodb_lock_wait_timeout = {_LOCK_WAIT_S}")
         try:
             guard.ask(f"LOCK TABLES {self._table} READ")
         except pymysql.MySQLError as error:
@@ -242,8 +248,8 @@ class _Read:
             grant = f"GRANT LOCK TABLES ON {quoted(self._names[0])}.* TO {account}"
             if self._source.way is Visibility.LOCKING_READ:
                 raise SnapshotRefused(
-                    f"{name} has no key, and the server has no GTIDs, so its writers have to wait for a moment while"
-                    f" its read begins: run {grant}"
+                    f"{name} has no key, and the server does not tell what a read sees, so its writers have to wait for"
+                    f" a moment while its read begins: run {grant}"
                 ) from error
             raise SourceUnavailable(
                 f"{name} changes so often that its read could not begin: pause its writers for a moment, or run {grant}"

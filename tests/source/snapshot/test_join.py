@@ -172,6 +172,16 @@ def test_the_pace_finds_the_target() -> None:
     assert Pace(SnapshotLimits(rows_per_s=50)).rows == 50
 
 
+def test_a_select_that_locks_its_rows_is_shorter() -> None:
+    """The next one is shorter as soon as one has locked, and a shorter target stays as it is."""
+    for chunk_s, rows in ((1.0, 2_000), (0.05, 500)):
+        pace = Pace(SnapshotLimits(chunk_s=chunk_s))
+        for _ in range(10):
+            pace.took(pace.rows, pace.rows, pace.rows / 10_000)
+        pace.took(pace.rows, pace.rows, pace.rows / 10_000, locked=True)
+        assert pace.rows == rows
+
+
 def test_connections_share_a_rate() -> None:
     """Chunks of two connections that begin together wait one after the other; time without chunks is not saved up."""
     rate = Rate(100)
