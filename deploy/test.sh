@@ -158,6 +158,7 @@ if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step chaos 3 python -m lab.chaos --seed "$(date +%j)" --minutes 1.5
     step exactness 8 python -m lab.exactness --seed "$(date +%j)"
     step parallel 4 python -m lab.exactness --seed "$(date +%j)" --connections 4 --mode gtid
+    step xa 6 python -m lab.exactness --seed "$(date +%j)" --xa --mode position log-status
     step unsafe 3 python -m lab.exactness --unsafe-watermark --faults 0 --chunks 60
     step hostile 20 python -m lab.hostile
     step simulation 60 python -m lab.simulation --seeds 100000 --start 2000

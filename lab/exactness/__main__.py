@@ -39,6 +39,7 @@ def main() -> int:
         action="store_true",
         help="do not wait until a SELECT sees what the stream has brought; the exit code is 0 if that is noticed",
     )
+    parser.add_argument("--xa", action="store_true", help="write in XA transactions")
     parser.add_argument("--keep", type=Path, help="copy all logs and the client's copy to this directory at the end")
     options = parser.parse_args()
     if options.chunks < 20 or options.faults < 0:
@@ -55,6 +56,7 @@ def main() -> int:
             options.seed,
             unsafe=options.unsafe_watermark,
             connections=options.connections,
+            xa=options.xa,
         )
         for database in options.database
         for mode in options.mode
@@ -66,7 +68,8 @@ def main() -> int:
 
 def _good(plan: Plan, keep: Path | None) -> bool:
     """Run and print; return whether no promise is broken, or with an unsafe watermark, whether one is."""
-    print(f"{plan.database}, {plan.mode}, seed {plan.seed}, connections: {plan.connections}", flush=True)
+    kind = ", XA" if plan.xa else ""
+    print(f"{plan.database}, {plan.mode}, seed {plan.seed}, connections: {plan.connections}{kind}", flush=True)
     with Stage(plan) as stage:
         try:
             result = run(stage, lambda line: print(line, flush=True))

@@ -67,6 +67,7 @@ class Plan:
     seed: of faults, writers and clients.
     unsafe: the nodes' snapshots do not wait until a SELECT sees what the stream has brought.
     connections: that read the table side by side.
+    xa: rows are written in XA transactions.
     """
 
     database: Literal["mysql", "mariadb"]
@@ -76,6 +77,7 @@ class Plan:
     seed: int
     unsafe: bool = False
     connections: int = 1
+    xa: bool = False
 
     @property
     def keys(self) -> int:
@@ -102,7 +104,7 @@ class Stage(Staged):
             for server in self.source.servers:
                 server.extra += ("--performance-schema=ON",)
         self.zookeeper = ZooKeeper()
-        self.writers = Writers(self.source.primary, plan.keys, self._near, plan.seed)
+        self.writers = Writers(self.source.primary, plan.keys, self._near, plan.seed, xa=plan.xa)
         self.nodes: list[Node] = []
         self._client: subprocess.Popen[Any] | None = None
         self._clients = 0

@@ -14,7 +14,6 @@ from canal_ha.cli import main as cli
 from canal_ha.source.snapshot import source as source_module
 from canal_ha.source.snapshot.junction import Junction, Opened, Watched
 from canal_ha.source.snapshot.source import SnapshotSource
-from canal_ha.source.snapshot.watermark import Visibility
 
 _EARLY_S = 0.03
 
@@ -32,7 +31,7 @@ def unsafe_watermark() -> Iterator[None]:
         sources.append(self)
 
     def early(self: Junction, watched: Watched) -> Opened | None:
-        if sources and sources[-1].way is Visibility.CONSISTENT_SNAPSHOT:
+        if sources and sources[-1].server.mariadb:
             sources[-1]._session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             time.sleep(_EARLY_S)
         return opened(self, watched)

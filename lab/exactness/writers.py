@@ -6,18 +6,18 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any, Self
 
 import pymysql
-from pymysql.constants import ER
 
 from lab.exactness.table import TABLE, VERSIONS, pad
 from lab.mysql import SqlServer
+from lab.transactions import committed
 
 THREADS = 4
 MOST_KEYS = 4  # of a transaction
 NEAR = 0.9  # of the keys are near the snapshot
-_AGAIN = (ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK)
 
 
 class Writers:
@@ -26,16 +26,19 @@ class Writers:
     server: where they write; change it while they are stopped.
     keys: how many there are.
     near: returns the keys that the snapshot reads now.
+    xa: they write in XA transactions.
 
     commits: transactions. errors: that ended a writer.
     """
 
-    def __init__(self, server: SqlServer, keys: int, near: Callable[[], range], seed: int) -> None:
+    def __init__(self, server: SqlServer, keys: int, near: Callable[[], range], seed: int, *, xa: bool = False) -> None:
         self.server = server
         self.commits = 0
         self.errors: list[BaseException] = []
         self._keys = keys
         self._near = near
+        self._xa = xa
+        self._xids = count()
         self._stopping = threading.Event()
         self._turns = [threading.Lock() for _ in range(THREADS)]
         self._threads = [
@@ -71,34 +74,28 @@ class Writers:
                 with turn:
                     server = self.server
                     connection = server.connect(autocommit=False)
-                with connection, connection.cursor() as cursor:
+                with connection:
                     while server is self.server and not self._stopping.is_set():
                         with turn:
                             if server is self.server:
-                                self._transaction(connection, cursor, chance)
+                                xid = f"exact-{next(self._xids)}" if self._xa else ""
+                                self.commits += committed(connection, lambda cursor: self._write(cursor, chance), xid)
         except BaseException as error:
             self.errors.append(error)
 
-    def _transaction(self, connection: Any, cursor: Any, chance: random.Random) -> None:
+    def _write(self, cursor: Any, chance: random.Random) -> None:
         near = self._near()
         keys = {
             chance.choice(near) if chance.random() < NEAR else chance.randrange(self._keys)
             for _ in range(chance.randint(1, MOST_KEYS))
         }
-        try:
-            versions = {}
-            for key in sorted(keys):
-                cursor.execute(f"UPDATE {VERSIONS} SET v = LAST_INSERT_ID(v + 1) WHERE id = {key}")
-                versions[key] = int(cursor.lastrowid)
-            for key in sorted(keys):
-                if key in versions:
-                    _change(cursor, chance, key, versions)
-            connection.commit()
-            self.commits += 1
-        except pymysql.OperationalError as error:
-            if error.args[0] not in _AGAIN:
-                raise
-            connection.rollback()
+        versions = {}
+        for key in sorted(keys):
+            cursor.execute(f"UPDATE {VERSIONS} SET v = LAST_INSERT_ID(v + 1) WHERE id = {key}")
+            versions[key] = int(cursor.lastrowid)
+        for key in sorted(keys):
+            if key in versions:
+                _change(cursor, chance, key, versions)
 
 
 def _change(cursor: Any, chance: random.Random, key: int, versions: dict[int, int]) -> None:
