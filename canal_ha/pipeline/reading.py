@@ -5,7 +5,7 @@ has to know that `DROP TABLE a, b` drops b.
 
 The binlog can have only some columns of a row (binlog_row_image). Such a row is refused, unless it is deleted: a column
 without a value is not NULL. It shows by a gap between the columns, by images with different columns, or by columns that
-change without a statement.
+change without a statement. A statement that changes rows is refused, too: the source has not logged the rows.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import ColumnLayout, Images, KeyPlaces
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
-from canal_ha.model.entry import DDL_TYPES
+from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.pipeline.entry_transform import transformed
 from canal_ha.pipeline.row_entry import RowEntry, row_entries
-from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows
+from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows, updates_several
 from canal_ha.pipeline.transforms import Transforms
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -40,6 +40,7 @@ KEY = b"canal.key"
 TYPE = b"canal.type"
 PARTIAL = b"canal.partial"  # in the metadata of a schema: columns are missing between those of the rows
 _AS_TEXT = {True: ("date", "datetime", "timestamp"), False: ("date", "datetime")}  # in UTC, and in another time zone
+_ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 _ANY_ID = 1  # messages are built here, and nobody acknowledges them
 
 Table = tuple[str, str]
@@ -143,6 +144,16 @@ class ChangeReader:
             return row_entries(self.transformed(frames), lambda schema, table: True)
         return row_entries(frames, self._takes)
 
+    def check_statements(self, frames: bytes) -> None:
+        """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so, too."""
+        entry = Entries(frames, 0, len(frames))
+        try:
+            while (count := entry.next_unusual()) >= 0:
+                if count == 0:
+                    self._check_statement(entry)
+        except Broken as error:
+            raise RemoteProtocolError(f"invalid entry: {error}") from error
+
     def _rows(self, entry: Entries, event: Event, images: Images) -> Iterator[Row]:
         plan = self._transforms.of(event.schema, event.table)
         event.schema, event.table = plan.schema, plan.table
@@ -219,6 +230,8 @@ class ChangeReader:
                     statement = self._statement(entry, entry.frame_start)
                     if statement.effects or self._takes(*statement.own) or leaves_rows(statement.sql):
                         found.append(statement)
+                else:
+                    self._check_statement(entry)
         except Broken as error:
             raise RemoteProtocolError(f"invalid entry: {error}") from error
         for images in self._images.values():
@@ -233,6 +246,23 @@ class ChangeReader:
         mine = [effect for effect in changed if self._takes(effect.schema, effect.table)]
         return _Statement(start, entry.pos, entry.number, own, stored.sql, mine)
 
+    def _check_statement(self, entry: Entries) -> None:
+        """Raise SinkRefused for a statement that changes rows of a table of the pipeline, or of unknown tables."""
+        if entry.event_type not in _ROW_EVENTS or entry.is_ddl:
+            return
+        schema, table = (
+            entry.text(entry.schema_start, entry.schema_stop),
+            entry.text(entry.table_start, entry.table_stop),
+        )
+        unnamed = not table or updates_several(entry.text(entry.sql_start, entry.sql_stop))
+        if unnamed or self._takes(schema, table):
+            what = f"{EventType(entry.event_type).name} of {f'{schema}.{table}' if table else 'several tables'}"
+            raise SinkRefused(
+                f"canal: the source has logged the statement of an {what}, without its rows, at {_place_of(entry)}."
+                " Leave the table out of tables. Or run SET GLOBAL binlog_format = ROW at the source, where sessions"
+                " must not change it, start the pipeline behind this place, and read the table again with a snapshot"
+            )
+
     def _check_images(self, entry: Entries) -> None:
         """Raise SinkRefused if the images of an update have different columns; all rows of an event have the same."""
         src = entry.src
@@ -246,7 +276,7 @@ class ChangeReader:
         images.row(src, entry.rows[0], entry.rows[1])
         if images.before.names is not images.after.names:
             schema, _, table = key.decode().partition("\0")
-            raise _partial(schema, table, f"{entry.text(entry.journal_start, entry.journal_stop)}:{entry.offset}")
+            raise _partial(schema, table, _place_of(entry))
 
 
 def _stretch(frames: bytes, first: int, pages: Pages) -> Iterator[TableBatch]:
@@ -280,6 +310,10 @@ def _place(rows: pa.RecordBatch) -> str:
     """Return journal and offset of the first row."""
     position = rows.column(rows.num_columns - 2)[0].as_py()
     return f"{position['journal']}:{position['offset']}"
+
+
+def _place_of(entry: Entries) -> str:
+    return f"{entry.text(entry.journal_start, entry.journal_stop)}:{entry.offset}"
 
 
 def _partial(schema: str, table: str, place: str) -> SinkRefused:

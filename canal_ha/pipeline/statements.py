@@ -15,6 +15,7 @@ from canal_ha.pipeline.added import added_columns
 _UNNAMED_ROWS = re.compile(
     r"^\s*DROP\s+(DATABASE|SCHEMA)\b|^\s*ALTER\b.*\b(DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE | re.DOTALL
 )
+_SEVERAL_TABLES = re.compile(r"\s*UPDATE\b((?!\bSET\b).)*(,|\bJOIN\b)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ def effects(sql: str, schema: str) -> list[StatementEffect]:
 def leaves_rows(sql: str) -> bool:
     """Return whether a statement removes rows that nobody names, so that a copy keeps them."""
     return _UNNAMED_ROWS.search(sql) is not None
+
+
+def updates_several(sql: str) -> bool:
+    """Return whether a statement is an UPDATE of more tables than the one that its entry names."""
+    return _SEVERAL_TABLES.match(sql) is not None
 
 
 def changes_columns(sql: str, schema: str, table: str) -> bool:

@@ -21,13 +21,14 @@ from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema, schemaless_reader
 
 from canal_ha.errors import SinkRefused, TargetUnavailable
+from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.targets.kafka import KafkaTarget, open_target
 from lab.kafka import Kafka
 from lab.ports import free_port
 from lab.process import spawn
 from lab.registry import Registry
 from tests.pipeline.kafka_writer import DESTINATION, KEYS, begun, description, numbered, portion
-from tests.spark.entries import ddl, frames, insert, rows
+from tests.spark.entries import ddl, frames, insert, logged_statement, rows
 
 pytestmark = pytest.mark.real
 
@@ -78,6 +79,22 @@ def check_numbers(kafka: Kafka, rows: int) -> None:
     for found in of_key.values():
         assert found == sorted(found)
         assert len({partition for _, partition in found}) == 1
+
+
+@pytest.mark.parametrize("made", ["debezium-json", "canal-json"])
+def test_changes_that_the_source_logged_as_a_statement(kafka: Kafka, name: str, made: str) -> None:
+    """Debezium's formats have no message for them and stop; canal's have the statement."""
+    target = opened_target(kafka, name, format=made)
+    progress = begun(target)
+    logged = logged_statement(1, "UPDATE t SET name = 'z'", "UPDATE")
+    try:
+        if made == "canal-json":
+            target.commit(portion(frames([logged]), progress.after(LogPosition("bin.000001", 1), 1)))
+        else:
+            with pytest.raises(SinkRefused, match=r"logged the statement of an UPDATE of s\.t, without its rows"):
+                target.commit(portion(frames([logged]), progress.after(LogPosition("bin.000001", 1), 1)))
+    finally:
+        target.close()
 
 
 def test_each_row_is_there_once_and_in_order_while_writers_are_killed() -> None:

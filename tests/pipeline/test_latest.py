@@ -324,6 +324,45 @@ def test_rows_without_all_columns_are_refused(entries: list[bytes]) -> None:
         reduced(*entries)
 
 
+@pytest.mark.parametrize(
+    ("sql", "kind", "table"),
+    [
+        ("INSERT INTO t VALUES (1, 'x')", "INSERT", "t"),
+        ("UPDATE t SET name = 'z'", "UPDATE", "t"),
+        ("DELETE FROM t", "DELETE", "t"),
+        ("DELETE t, other FROM t JOIN other USING (id)", "DELETE", ""),
+        ("UPDATE other o JOIN t USING (id) SET t.name = o.name", "UPDATE", "other"),
+        ("update other, t\nset t.name = other.name", "UPDATE", "other"),
+        ("", "DELETE", "t"),
+    ],
+)
+def test_changes_that_the_source_logged_as_a_statement_are_refused(sql: str, kind: str, table: str) -> None:
+    """A copy would miss them. The rows of other tables do not matter."""
+    reader = ChangeReader(lambda schema, table: table == "t")
+    frames = made.frames([change(1, None, row(1)), made.logged_statement(2, sql, kind, table=table)])
+    refused = rf"logged the statement of an {kind} of .*, without its rows, at bin\.000001:2.*binlog_format = ROW"
+    with pytest.raises(SinkRefused, match=refused):
+        list(reader.batches(frames))
+    with pytest.raises(SinkRefused, match=refused):
+        reader.check_statements(frames)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        made.logged_statement(2, "UPDATE other SET a = 1, b = 2", "UPDATE", table="other"),
+        made.logged_statement(2, "REPLACE INTO other SELECT 1 FROM t JOIN u", "INSERT", table="other"),
+        made.logged_statement(2, "UPDATE t SET name = 'z'", "QUERY", table="t"),  # it accompanies its rows
+    ],
+)
+def test_a_statement_that_changes_no_row_of_the_pipeline_is_passed_over(entry: bytes) -> None:
+    reader = ChangeReader(lambda schema, table: table == "t")
+    frames = made.frames([change(1, None, row(1)), entry])
+    reader.check_statements(frames)
+    [found] = latest(reader.batches(frames), {})
+    assert shown(found) == ([], [{"id": 1, "name": "x"}])
+
+
 def test_a_deleted_row_needs_its_key_alone() -> None:
     """binlog_row_image=MINIMAL gives no more."""
     [found] = reduced(

@@ -55,6 +55,12 @@ def ddl(offset: int, sql: str, kind: str = "ALTER", **more: object) -> bytes:
     return _entry(header(offset, kind, **more), pb.ROWDATA, change)  # type: ignore[arg-type]
 
 
+def logged_statement(offset: int, sql: str, kind: str, **more: object) -> bytes:
+    """Return an entry of a statement that changes rows, as a source with binlog_format=STATEMENT logs it."""
+    change = pb.RowChange(eventType=pb.EventType.Value(kind), isDdl=False, sql=sql)
+    return _entry(header(offset, kind, **more), pb.ROWDATA, change)  # type: ignore[arg-type]
+
+
 def rows(
     offset: int,
     kind: str,

@@ -146,6 +146,8 @@ class KafkaTarget:
 
     def _messages(self, portion: Portion) -> Iterator[_Addressed]:
         origin = MessageOrigin(portion.destination, portion.progress.seq, time.time_ns() // 1_000_000)
+        if self._format.statements_apart:
+            portion.reader.check_statements(portion.frames)
         for entry in portion.row_entries():
             if self._format.statements_apart and not entry.rows:
                 if not self._statements or not entry.is_ddl:
