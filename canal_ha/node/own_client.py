@@ -18,6 +18,8 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.same_binlog import SameBinlog
 from canal_ha.pipeline.source import Judge
 
 T = TypeVar("T")
@@ -55,6 +57,10 @@ class OwnSource:
     def changes_between(self, node: str | None, begin: LogPosition, end: LogPosition) -> bool:
         """Return False, because the flow of a node has no end to compare with."""
         return False
+
+    def same_binlog(self, cursor: LogPosition, progress: Progress) -> SameBinlog:
+        """Return that it is not asked: the flow compares times."""
+        return SameBinlog.UNASKED
 
     def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Do nothing: only copies of tables need it, and a queue has messages."""

@@ -18,6 +18,8 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotState
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.options import SourceOptions
+from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.same_binlog import SameBinlog, compare
 from canal_ha.wire.client_session import END_OF_RANGE
 
 WAIT_S = 10.0  # of a call that finds no node, or another active process
@@ -94,6 +96,19 @@ class SourceAccess:
             if begun is not None and "" not in (begun.server, end.server) and begun.server != end.server:
                 raise PositionLost(f"canal: {self.destination} reads from another server now: run the pipeline again")
             return has_changes_behind(connector, begin, self._options.fetch_size)
+
+    def same_binlog(self, cursor: LogPosition, progress: Progress) -> SameBinlog:
+        """Look for the target's last entry in the source's binlog; see canal_ha.pipeline.same_binlog.
+
+        Raises the errors of a connector.
+        """
+        with private_connector(self._options, self.destination) as connector:
+            try:
+                return compare(connector, cursor, progress, self._filter, self._options.fetch_size)
+            except ServerRefused as refused:
+                if any(text in str(refused) for text in _NO_ANSWER):
+                    return SameBinlog.UNASKED
+                raise
 
     def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Ask the node to read tables from their first row, into the stream of the client id.

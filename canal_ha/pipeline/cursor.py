@@ -38,7 +38,7 @@ def begins_anew(cursor: LogPosition | None, progress: Progress) -> bool:
     """Return whether the next commits need a new run's name: their positions or numbers may repeat earlier ones.
 
     That is so if changes are given up, and if the binlog began again: the cursor is before the target's end, and no
-    older than that.
+    older than that. Times are whole seconds, and sessions set them: see may_be_another_binlog.
     """
     if cursor is None or not progress.seq or (cursor.mark and cursor.mark == progress.given_up):
         return False
@@ -47,6 +47,34 @@ def begins_anew(cursor: LogPosition | None, progress: Progress) -> bool:
         return found is None or found[1] != progress.run or int(found[2]) > progress.seq
     last = progress.last
     return cursor.order[:3] < last.order[:3] and not 0 < cursor.timestamp_ms <= last.timestamp_ms
+
+
+def may_be_another_binlog(cursor: LogPosition | None, progress: Progress) -> bool:
+    """Return whether only the source tells if the binlog began again: no acknowledgement moved the cursor there.
+
+    Servers that do not name themselves, and the sources of a merged stream, cannot be asked for one place.
+    """
+    if cursor is None or cursor.mark or cursor.part or not progress.seq:
+        return False
+    last = progress.last
+    same_server = bool(cursor.server) and cursor.server == last.server
+    return same_server and cursor.order[:3] < last.order[:3]
+
+
+def unclear(cursor: LogPosition, progress: Progress, where: str) -> DataLoss:
+    """Return the error for entries that are new, or known, and nothing tells which. The arguments are those of judge.
+
+    cursor: without a mark.
+    """
+    last = progress.last
+    return DataLoss(
+        f"canal: {where}: something moved the cursor back to {cursor}, and the target ends at {last}, where the"
+        " source's binlog has no entry of the pipeline's tables. Either its binary logs were reset: then all changes"
+        " from the cursor on are new. Or the target has those up to its end. Nothing was read. To take all of them"
+        " over, those that the target has a second time: set failOnDataLoss to false and start it. If the target has"
+        f" them: run `canal-ha cursor set` with --to {last.journal}:{last.offset} for this destination and client id,"
+        " and start it"
+    )
 
 
 def _is_behind(last: LogPosition, cursor: LogPosition) -> bool:

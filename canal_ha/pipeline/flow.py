@@ -42,7 +42,7 @@ from canal_ha.model import excerpt
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.pipeline.access import snapshot_of
-from canal_ha.pipeline.cursor import begins_anew, judge
+from canal_ha.pipeline.cursor import begins_anew, judge, may_be_another_binlog, unclear
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.digests import KeptDigests
 from canal_ha.pipeline.failed_snapshot import failure, has_failed
@@ -54,6 +54,7 @@ from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.redelivery import Committed, server_of
 from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
+from canal_ha.pipeline.same_binlog import SameBinlog
 from canal_ha.pipeline.source import FlowClient, FlowSource
 from canal_ha.pipeline.targets.target import PipelineTarget
 
@@ -72,6 +73,7 @@ LOOK_S = 5.0  # how often the server's cursor is read, to notice another client
 ROWS_MOST = 100_000  # of a portion, unless the options say otherwise
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # between tries while the target does not answer
 STOP_S = 60.0  # for the commit that runs
+AHEAD_MS = 60_000  # how far the source's clock may be ahead of this one
 
 log = logs.Spared(logs.get(__name__))  # statements and the messages of servers are from outside
 
@@ -142,6 +144,7 @@ class Flow:
         self._intake: Intake | None = None
         self._digests = KeptDigests(Path(description.state), access.destination)
         self._failed: tuple[str, LogPosition | None] | None = None
+        self._anew = False  # on the newest connection, nothing that comes is known
         self._connection = 0
         self._batch_id = 0  # of the newest batch of the connection; 0 before the first
         self._failures = 0
@@ -264,16 +267,41 @@ class Flow:
             log.warning("pipeline.data_loss", destination=self.destination, error=str(problem))
         elif problem is not None:
             raise problem
-        if progress is None or begins_anew(cursor, progress):
+        self._anew = progress is not None and self._begins_anew(cursor, progress)
+        if progress is None or self._anew:
             begin = LogPosition("", 0) if cursor is None else replace(cursor, mark="", snapshot="")
-            last = begin if progress is None else progress.last
-            newest_ms, seq = (0, 0) if progress is None else (progress.newest_ms, progress.seq)
+            last, seq = (begin, 0) if progress is None else (progress.last, progress.seq)
             given_up = cursor.mark if problem is not None and cursor is not None else ""
-            progress = Progress(secrets.token_hex(8), seq, last, newest_ms, given_up=given_up, owner=self._owner)
+            progress = Progress(secrets.token_hex(8), seq, last, 0, given_up=given_up, owner=self._owner)
             self._target.commit(Portion(self.destination, b"", progress, 0, True, self._reader))
-        progress = replace(progress, owner=self._owner)  # it may read from other servers now
+        newest_ms = _plausible(progress.newest_ms, progress.last)  # an earlier version may have stored another one
+        progress = replace(progress, newest_ms=newest_ms, owner=self._owner)  # it may read from other servers now
         self._progress, self._cursor = progress, cursor
         self._state = replace(self._state, progress=progress)
+
+    def _begins_anew(self, cursor: LogPosition | None, progress: Progress) -> bool:
+        """Return whether the next commits need a new run's name, and nothing that comes is known.
+
+        Raises DataLoss if it is unclear, and the errors of a connector.
+        """
+        if cursor is None or not may_be_another_binlog(cursor, progress):
+            return begins_anew(cursor, progress)
+        found = self._access.same_binlog(cursor, progress)
+        if found is SameBinlog.UNASKED:
+            return begins_anew(cursor, progress)
+        if found is SameBinlog.UNCLEAR:
+            error = unclear(cursor, progress, self._where)
+            if self._options.fail_on_data_loss:
+                raise error
+            log.warning("pipeline.data_loss", destination=self.destination, error=str(error))
+        elif found is SameBinlog.NO:
+            log.warning(
+                "pipeline.binlog_began_again",
+                destination=self.destination,
+                cursor=str(cursor),
+                ended=str(progress.last),
+            )
+        return found is not SameBinlog.YES
 
     def _intake_of(self, connector: FlowClient) -> Intake:
         """Return the intake of the newest connection, on which everything unacknowledged is delivered again."""
@@ -290,8 +318,8 @@ class Flow:
         return self._intake
 
     def _committed(self, progress: Progress) -> Committed | None:
-        """Return what recognises the entries that the target has; None if it has none."""
-        if not progress.seq:
+        """Return what recognises the entries that the target has; None if it has none of those that come."""
+        if self._anew or not progress.seq:
             return None
         digests = frozenset(self._digests.of(progress))
         return Committed(progress.last, progress.newest_ms, digests, self._cursor, whole=progress.whole)
@@ -335,7 +363,8 @@ class Flow:
     def _commit(self, connector: FlowClient, intake: Intake, draft: SegmentDraft) -> None:
         assert self._progress is not None
         assert draft.last is not None
-        progress = self._progress.after(draft.last, draft.newest_ms, whole=draft.closed)
+        newest_ms = _plausible(draft.newest_ms, draft.last)
+        progress = self._progress.after(draft.last, newest_ms, whole=draft.closed)
         portion = Portion(
             self.destination, draft.frames, progress, sum(draft.rows.values()), draft.closed, self._reader
         )
@@ -458,3 +487,15 @@ class Flow:
         if what != self._state.waiting:
             log.info("pipeline.waiting", destination=self.destination, waits_for=what)
         self._state = replace(self._state, waiting=what)
+
+
+def _plausible(newest_ms: int, last: LogPosition) -> int:
+    """Return a newest time that tells entries after a reset of the binary logs from those that come again.
+
+    Only times do that if the source's server is unknown, and one SET TIMESTAMP must not end it. Then rows from the
+    future can come twice.
+
+    newest_ms: newest time of entries.
+    last: the last one's position.
+    """
+    return newest_ms if last.server else min(newest_ms, time.time_ns() // 1_000_000 + AHEAD_MS)

@@ -18,7 +18,7 @@ class Progress:
         second target with the same client id is noticed.
     seq: number of the commit, from 1.
     last: position of the last entry.
-    newest_ms: newest time of any entry so far, ms since 1970.
+    newest_ms: newest time of any entry of the run so far, ms since 1970; see Flow for a server that is unknown.
     whole: whether the last entry ends a transaction.
     given_up: mark of the cursor up to which missing changes were given up when the run began; "" if none were.
     spooled: mark of the last segment that the target has (spark/cursor.py); "" without Spark.

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from canal_ha.client.message import Message
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.same_binlog import SameBinlog
 
 Judge = Callable[[LogPosition | None], None]
 """Called on every connection with the server's cursor, before anything is fetched. Its exception ends the call."""
@@ -59,6 +61,9 @@ class FlowSource(Protocol):
 
     def changes_between(self, node: str | None, begin: LogPosition, end: LogPosition) -> bool:
         """Return whether there are entries behind `begin`, up to `end`."""
+
+    def same_binlog(self, cursor: LogPosition, progress: Progress) -> SameBinlog:
+        """Return whether the source still has the binlog of the target's last entry. cursor: not behind that."""
 
     def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Have tables read from their first row. gone: left out of an unfinished snapshot if they are gone."""

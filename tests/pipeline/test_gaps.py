@@ -13,6 +13,7 @@ from canal_ha.pipeline.flow import Flow
 from canal_ha.pipeline.options import parse
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.same_binlog import SameBinlog
 from canal_ha.pipeline.source import Judge
 from canal_ha.wire.messages import Fetched
 from tests.pipeline.given import described
@@ -84,6 +85,10 @@ class Source:
     def changes_between(self, node: str | None, begin: LogPosition, end: LogPosition) -> bool:
         """See FlowSource."""
         return False
+
+    def same_binlog(self, cursor: LogPosition, progress: Progress) -> SameBinlog:
+        """See FlowSource."""
+        return SameBinlog.UNASKED
 
     def read_again(self, node: str | None, tables: Sequence[str], gone: Sequence[str] = ()) -> None:
         """See FlowSource."""
