@@ -15,6 +15,7 @@ import pytest
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.targets import open_target
+from canal_ha.pipeline.targets.file_area import PENDING, FileArea
 from canal_ha.pipeline.targets.parquet import ParquetFiles
 from canal_ha.pipeline.targets.target import PipelineTarget
 from tests.pipeline.driver import described
@@ -96,14 +97,14 @@ def test_looking_at_the_progress_leaves_a_commit_under_way_alone(
     target = opened(tmp_path)
     writer, looking = Writer(target), opened(tmp_path)
     assert looking.stored("another") is None
-    write, before = ParquetFiles._write, writer.progress
+    write, before = FileArea.write, writer.progress
     seen: list[Progress | None] = []
 
-    def looked_at(writing: ParquetFiles, name: str, data: bytes) -> None:
+    def looked_at(writing: FileArea, name: str, data: bytes) -> None:
         write(writing, name, data)
         seen.append(looking.stored("d"))
 
-    monkeypatch.setattr(ParquetFiles, "_write", looked_at)
+    monkeypatch.setattr(FileArea, "write", looked_at)
     writer.commit(change(1, None, row(1)), offset=1)
     assert seen == [before, writer.progress]
     assert [pq.read_table(file).num_rows for file in files(tmp_path)] == [1]
@@ -114,14 +115,15 @@ def test_a_commit_whose_files_another_process_removed_is_not_stored(
 ) -> None:
     """The process that was active before is refused, and its rows come again."""
     writer = Writer(opened(tmp_path))
-    write, before = ParquetFiles._write, writer.progress
+    write, before = FileArea.write, writer.progress
 
-    def overtaken(writing: ParquetFiles, name: str, data: bytes) -> None:
+    def overtaken(writing: FileArea, name: str, data: bytes) -> None:
         write(writing, name, data)
-        opened(tmp_path).progress("d")
+        if name.endswith(PENDING):
+            opened(tmp_path).progress("d")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ParquetFiles, "_write", overtaken)
+        patched.setattr(FileArea, "write", overtaken)
         with pytest.raises(SinkRefused, match="another process of this pipeline has gone on"):
             writer.commit(change(1, None, row(1)), offset=1)
     assert opened(tmp_path).progress("d") == before
@@ -137,9 +139,9 @@ def test_a_stored_commit_whose_files_are_gone_is_told(tmp_path: Path, monkeypatc
         writer.commit(change(1, None, row(1)), offset=1)
     [pending] = (tmp_path / "parquet").rglob("*.pending")
     pending.unlink()
-    with pytest.raises(SinkRefused, match=r"s/t/run-000000000001-0\.parquet is gone.*progress\.json"):
+    with pytest.raises(SinkRefused, match=r"s/t/run-000000000001-0-.*\.parquet is gone.*progress-0.*\.json"):
         opened(tmp_path).progress("d")
-    state = tmp_path / "parquet" / "_canal_ha" / "d" / "progress.json"
+    [state] = (tmp_path / "parquet" / "_canal_ha" / "d").glob("progress-*.json")
     state.write_text(json.dumps({**json.loads(state.read_text()), "files": []}))
     assert opened(tmp_path).progress("d") == writer.progress
 
@@ -199,3 +201,67 @@ def test_a_source_schema_with_the_name_of_the_own_directory_is_refused(tmp_path:
     with pytest.raises(SinkRefused, match="leave the schema out of `tables`"):
         writer.commit(change(1, None, row(1), schema="_canal_ha", table="d"), offset=1)
     assert opened(tmp_path).progress("d") == writer.progress
+
+
+def keys(directory: Path) -> list[int]:
+    """Return the keys of all rows that readers see."""
+    return sorted(key for file in files(directory) for key in pq.read_table(file).column("id").to_pylist())
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+@pytest.mark.parametrize("place", ["before its files", "before its progress"])
+def test_a_process_that_was_suspended_replaces_nothing(
+    commits: int, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has gone on meanwhile. The first one is refused, and no row is lost or comes twice."""
+    target = opened(tmp_path)
+    writer = Writer(target)
+    writer.commit(change(10, None, row(0)), offset=10)
+    others: list[Writer] = []
+
+    def go_on() -> None:
+        other = Writer(opened(tmp_path))
+        others.append(other)
+        other.commit(change(11, None, row(1)), change(12, None, row(2)), change(13, None, row(3)), offset=13)
+        if commits > 1:
+            other.commit(change(14, None, row(4)), offset=14)
+
+    write, names = FileArea.write, [".parquet.pending" if place == "before its files" else ".json"]
+
+    def resumed(writing: FileArea, name: str, data: bytes) -> None:
+        if names and name.endswith(names[0]):
+            names.clear()
+            go_on()
+        write(writing, name, data)
+
+    monkeypatch.setattr(FileArea, "write", resumed)
+    with pytest.raises(SinkRefused, match="another process of this pipeline has gone on"):
+        writer.commit(change(11, None, row(1)), offset=11)
+    [other] = others
+    other.commit(change(15, None, row(5)), offset=15)
+    assert keys(tmp_path) == [0, 1, 2, 3, *([4] if commits > 1 else []), 5]
+    assert opened(tmp_path).progress("d") == other.progress
+    assert not list((tmp_path / "parquet").rglob("*.pending"))
+
+
+def test_the_progress_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """It had one file, which is replaced by the first commit."""
+    writer = Writer(opened(tmp_path))
+    writer.commit(change(1, None, row(1)), offset=1)
+    state = tmp_path / "parquet" / "_canal_ha" / "d"
+    [newest] = state.glob("progress-*.json")
+    newest.rename(state / "progress.json")
+    target = opened(tmp_path)
+    assert target.progress("d") == writer.progress
+    Writer(target).commit(change(2, None, row(2)), offset=2)
+    assert len(list(state.iterdir())) == 1
+    assert keys(tmp_path) == [1, 2]
+
+
+def test_two_commits_with_one_number_are_told(tmp_path: Path) -> None:
+    """Nobody knows which one counts if both processes died before they looked."""
+    Writer(opened(tmp_path)).commit(change(1, None, row(1)), offset=1)
+    [newest] = (tmp_path / "parquet" / "_canal_ha" / "d").glob("progress-*.json")
+    newest.with_name(newest.name.replace(".json", "0.json")).write_bytes(newest.read_bytes())
+    with pytest.raises(SinkRefused, match="remove the newer one"):
+        opened(tmp_path).progress("d")

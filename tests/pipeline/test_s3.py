@@ -13,7 +13,9 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
+from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.targets import open_target
+from canal_ha.pipeline.targets.file_area import FileArea
 from lab.s3 import REGION, S3, SECRET, USER
 from tests.pipeline.given import described, portion
 from tests.pipeline.lake_writer import STEP, final_rows, options, transaction
@@ -84,3 +86,30 @@ def test_parquet(s3: S3, tmp_path: Path) -> None:
     path = f"s3://lake/parquet?endpoint_override={quote(s3.address, safe='')}&scheme=http&region={REGION}"
     write("parquet", "changelog", tmp_path, {"path": path})
     check(ds.dataset("lake/parquet/s/t", filesystem=s3.files()).to_table(), "changelog")
+
+
+def test_a_parquet_writer_that_was_suspended_replaces_nothing(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has gone on, while the first one was about to store its progress."""
+    path = f"s3://lake/suspended?endpoint_override={quote(s3.address, safe='')}&scheme=http&region={REGION}"
+    given = described("parquet", "changelog", tmp_path, {"path": path})
+    first, other = open_target(given), open_target(given)
+    first.commit(portion(0, 9, []))
+    write, left = FileArea.write, [1]
+
+    def resumed(area: FileArea, name: str, data: bytes) -> None:
+        if left and name.endswith(".json"):
+            left.clear()
+            assert other.progress("d") is not None
+            other.commit(portion(1, 2 * STEP + 9, [*transaction(1), *transaction(2)]))
+        write(area, name, data)
+
+    monkeypatch.setattr(FileArea, "write", resumed)
+    with pytest.raises(SinkRefused, match="another process of this pipeline has gone on"):
+        first.commit(portion(1, STEP + 9, transaction(1)))
+    rows = ds.dataset("lake/suspended/s/t", filesystem=s3.files()).to_table()
+    assert [place["offset"] for place in rows.column("_position").to_pylist()] == [STEP + 1, 2 * STEP + 1]
+    stored = other.progress("d")
+    assert stored is not None
+    assert stored.last.offset == 2 * STEP + 9
