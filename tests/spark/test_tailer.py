@@ -386,16 +386,26 @@ def test_rows_of_a_snapshot_do_not_come_twice_after_a_crash_of_the_driver(
 def test_a_table_is_read_again(
     mariadb: MariaDB, node: Node, database: str, tmp_path: Path, tail: Callable[..., Tailer]
 ) -> None:
-    """Its rows come into the stream of the client, which goes on. A table that is gone by now is no error."""
+    """Its rows come into the stream of the client, which goes on. A table that is gone by now holds up no other one."""
     tailer = tail()
     mariadb.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
     until(lambda: ids(tmp_path / "spool", database, tailer) == [1], what="a change", seconds=30)
     given = {"servers": node.address, "destination": database, "clientId": str(CLIENT), "spoolDir": "/none"}
-    read_again(parse(given), database, [f"{database}.gone"])
-    read_again(parse(given), database, [f"{database}.t"])
+    read_again(parse(given), database, [f"{database}.gone", f"{database}.t"])
     until(lambda: ids(tmp_path / "spool", database, tailer) == [1, 1], what="the row again", seconds=30)
     mariadb.execute(f"INSERT INTO {database}.t VALUES (2, 2)")
     until(lambda: ids(tmp_path / "spool", database, tailer) == [1, 1, 2], what="a later change", seconds=30)
+
+
+@pytest.mark.real
+def test_a_refusal_to_read_a_table_again_is_no_success(
+    mariadb: MariaDB, node: Node, database: str, tail: Callable[..., Tailer]
+) -> None:
+    """Else a copy that was emptied would stay empty."""
+    tail()
+    given = {"servers": node.address, "destination": database, "clientId": str(CLIENT), "spoolDir": "/none"}
+    with pytest.raises(SnapshotRefused, match="cannot be read again"):
+        read_again(parse(given), database, [f"{database}.t", "no table"])
 
 
 @pytest.mark.real
