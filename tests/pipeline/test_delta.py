@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
+from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.targets import delta, kinds, open_target
 from canal_ha.pipeline.targets.delta import DeltaTables
 from canal_ha.pipeline.targets.target import PipelineTarget
@@ -157,6 +159,34 @@ def test_a_commit_that_fails_behind_an_interrupted_one_doubles_no_row(
     again.commit(last)
     assert [each["id"] for each in rows(tmp_path)] == [1, 3, 5, 7]
     assert [each["id"] for each in rows(tmp_path, "u")] == [1, 4, 6]
+
+
+@pytest.mark.parametrize("mode", ["changelog", "scd2"])
+def test_a_portion_of_an_unknown_server_that_comes_again_counts_once(tmp_path: Path, mode: Any) -> None:
+    """It was interrupted behind the table. Only the same portion is known, because positions tell nothing."""
+
+    class Dying(DeltaTables):
+        def uri(self, schema: str, name: str) -> str:
+            if name == "u":
+                raise KeyboardInterrupt
+            return super().uri(schema, name)
+
+    def unnamed(writer: Writer, *entries: bytes, offset: int) -> Portion:
+        found = writer.portion(*entries, offset=offset)
+        return replace(found, progress=replace(found.progress, last=replace(found.progress.last, server="")))
+
+    writer = Writer(opened(tmp_path, mode))
+    first = unnamed(writer, change(1, None, row(1)), offset=1)
+    writer.target.commit(first)
+    writer.progress = first.progress
+    entries = [change(2, row(1), row(1, "b")), change(3, None, row(3), table="u")]
+    dying = Dying(f"{tmp_path}/delta", {}, {}, mode=mode, evolve="evolve")
+    with pytest.raises(KeyboardInterrupt):
+        dying.commit(unnamed(writer, *entries, offset=3))
+    again = Writer(opened(tmp_path, mode))
+    again.target.commit(unnamed(again, *entries, offset=3))
+    assert sorted(each["name"] for each in rows(tmp_path)) == ["b", "x"]
+    assert [each["id"] for each in rows(tmp_path, "u")] == [3]
 
 
 def test_positions_that_go_back_lose_nothing(tmp_path: Path) -> None:

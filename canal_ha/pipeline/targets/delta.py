@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ _PROPERTY = "canal.progress"
 _GONE = "_canal_gone"
 _COLUMNS = " columns"
 _NEWEST = " newest_ms"
+_DIGEST = " digest"  # of a portion, where positions tell nothing because the server is unknown
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers with this number of bits
 
 log = logs.Spared(logs.get(__name__))  # tables and their statements are from outside
@@ -256,12 +258,15 @@ class _TableCommit:
         self._run = f"canal-ha {portion.destination} {portion.progress.run}"
         self._place = binlog_of(last)
         self._binlog = f"{self._run} {self._place}" if last.server else ""
+        self._digest = int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
         self._metadata = {"canal.destination": portion.destination, "canal.position": str(last)}
 
     def write(self, batches: Sequence[TableBatch]) -> None:
         """Write rows and statements that the table does not have. batches: of this table, in order."""
         target = self._target
         table = target.table(self._schema, self._name)
+        if table is not None and self._came_before(table):
+            return
         done = self._torn(table)
         done = self._ahead(table) if done is None else done
         left = [batch for batch in (behind(each, done) for each in batches) if batch.rows.num_rows]
@@ -275,6 +280,18 @@ class _TableCommit:
             self._keep_history(table, left)
         else:
             self._append(table, left)
+
+    def _came_before(self, table: DeltaTable) -> bool:
+        """Return whether the table has just this portion, which was interrupted behind it; of an unknown server.
+
+        If the portion was cut in another way, nothing tells which of its rows the table has.
+        """
+        if self._binlog or (table.transaction_version(self._run) or 0) < self._seq:
+            return False
+        if table.transaction_version(self._run + _DIGEST) == self._digest:
+            return True
+        log.warning("delta.rows_may_come_twice", table=f"{self._schema}.{self._name}", portion=self._seq)
+        return False
 
     def _torn(self, table: DeltaTable | None, part: str = "") -> int | None:
         """Return up to where the table has the changes of this commit, which was interrupted behind the table.
@@ -313,7 +330,8 @@ class _TableCommit:
 
     def _commit(self) -> CommitProperties:
         """Return the properties of the commit after which the table has everything of the portion."""
-        return self._properties([*self._reached(self._number), *self._transactions(_COLUMNS, self._number)])
+        whole = [] if self._binlog else [Transaction(self._run + _DIGEST, self._digest)]
+        return self._properties([*self._reached(self._number), *self._transactions(_COLUMNS, self._number), *whole])
 
     def _reached(self, number: int) -> list[Transaction]:
         """Return the transactions of a commit after which the table has all changes up to a position's number."""
