@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.history.announced import Altering, AnnouncedHistory
 from canal_ha.decode.history.history import TableHistory
-from canal_ha.decode.history.told import Altering, ToldHistory
 from canal_ha.errors import CanalError, LocalProtocolError, StandbyBehind
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
@@ -404,7 +404,7 @@ class Upstreams:
                 prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
                 history: TableHistory = now.history.view(start, dump, searching=searching)
                 if altering and not searching:
-                    history = ToldHistory(history, altering)
+                    history = AnnouncedHistory(history, altering)
                 return decode(source, start, history, start.gtid, prepared)
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)

@@ -17,7 +17,7 @@ from random import Random
 from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.history.history import History
 from canal_ha.decode.privacy import Protection
-from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable
+from canal_ha.errors import CanalError, RingClosed, SnapshotRefused, SourceUnavailable, TableMissing
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.condition import check_names
 from canal_ha.model.position import LogPosition
@@ -42,7 +42,6 @@ from canal_ha.source.snapshot.source import (
     SnapshotTarget,
     StillLocked,
     TableChanged,
-    TableGone,
 )
 from canal_ha.source.snapshot.statements import concerns, replaces
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
@@ -199,7 +198,7 @@ class SnapshotReader:
                     continue
                 except (_ReaderStopped, RingClosed):
                     return
-                except TableGone as error:
+                except TableMissing as error:
                     self._progress.begin_again(part)  # another table may have the name when somebody resumes
                     failure = error
                 except CanalError as error:

@@ -13,7 +13,7 @@ from pymysql.constants import ER
 from canal_ha.config.model import InstanceConfig, WhenXa
 from canal_ha.decode.ddl.create_table import quoted
 from canal_ha.decode.history.definitions import columns_of, definition_of
-from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind
+from canal_ha.errors import SnapshotRefused, SourceUnavailable, StandbyBehind, TableMissing
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
@@ -69,10 +69,6 @@ _WRONG = {ER.PARSE_ERROR, ER.BAD_FIELD_ERROR, 1305, 1347, 1356}  # also: unknown
 
 class TableChanged(Exception):
     """The definition of the table is not what the SELECT was made for, or the SELECT has to be repeated."""
-
-
-class TableGone(SnapshotRefused):
-    """There is no such table, or the account must not see it."""
 
 
 class StillLocked(TableChanged):
@@ -253,10 +249,10 @@ class SnapshotSource:
         return any(row["able"] == "YES" for row in rows)
 
     def definition(self, schema: str, name: str) -> str:
-        """Return a text that changes with the columns of a table. Raises TableGone."""
+        """Return a text that changes with the columns of a table. Raises TableMissing."""
         text = self._fetch(schema, name)
         if text is None:
-            raise TableGone(
+            raise TableMissing(
                 f"{self._session.where.address}: there is no table {schema}.{name}, or {self._session.where.account}"
                 f" must not see it; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO"
                 f" {self._session.where.account}, or leave the table out"

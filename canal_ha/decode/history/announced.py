@@ -1,4 +1,4 @@
-"""ToldHistory: tells a listener the statements that a decoder applies."""
+"""AnnouncedHistory: tells a listener the statements that a decoder applies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canal_ha.model.table import TableSchema
 Altering = Callable[[str, str], None]
 
 
-class ToldHistory:
+class AnnouncedHistory:
     """Implements TableHistory with another one.
 
     history: the other one.
