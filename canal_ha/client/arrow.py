@@ -257,7 +257,7 @@ class _Page:
 
     def plan(self, layout: Layout, entry: Entries) -> None:
         """Prepare for rows with these columns. entry: the first one with them."""
-        if self.sheet.whole and (layout.partial or self._update_is_partial(entry)):
+        if self.sheet.whole and (layout.partial or entry.partial or self._update_is_partial(entry)):
             at = f"{entry.text(entry.journal_start, entry.journal_stop)}:{entry.offset}"
             raise SinkRefused(
                 f"canal: the binlog holds only some columns of {self._schema}.{self._table} at {at}; typed columns"

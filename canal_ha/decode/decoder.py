@@ -24,7 +24,7 @@ from canal_ha.decode.outputs import (
     SourceSaid,
 )
 from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
-from canal_ha.decode.plans import table_names
+from canal_ha.decode.plans import table_names, text_field
 from canal_ha.decode.prepared import PreparedParts, XaCommit, Xid, xid_of_event, xid_of_statement
 from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.decode.protected_statements import exposed, names_only, tells_nothing
@@ -33,11 +33,12 @@ from canal_ha.decode.table_map import TableMap, parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
 from canal_ha.errors import CanalError, ColumnExposed, MalformedEvent, RolledBackLate, TableUnknown
 from canal_ha.model.buffers import Buffers
-from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
+from canal_ha.model.entry import DDL_TYPES, PARTIAL_PROP, EntryType, EventType
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 
 MAGIC = b"\xfebin"
+_PARTIAL = text_field(0x62, text_field(0x0A, PARTIAL_PROP) + text_field(0x12, "true"))  # one of Header.props
 _DML_TYPES = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 _CHECKSUM_CRC32 = 1
 _IN_USE = 1  # header flag of a journal that is still being written; the checksum is computed without it
@@ -126,6 +127,8 @@ class Decoder:
         self._stream.drop[kinds.UPDATE] = options.filter_rows or options.filter_dml_update
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
         self._stream.drop_statements = options.filter_query_dml
+        if exact:
+            self._stream.partial_mark = _PARTIAL
         self._stream.drop_savepoints = options.ddl_parser or options.filter_query_dcl
         self._plans = PlanCache(
             self._stream,

@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 SNAPSHOT_PROP = "canal.snapshot"  # key in Header.props; see docs/protocol.md#snapshot-rows for the value
+PARTIAL_PROP = "canal.partial"  # key in Header.props; see docs/protocol.md#exact
 
 
 class EntryType(IntEnum):

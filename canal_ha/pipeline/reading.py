@@ -4,8 +4,9 @@ A statement stands at the table that its entry names, and at every other table o
 has to know that `DROP TABLE a, b` drops b.
 
 The binlog can have only some columns of a row (binlog_row_image). Such a row is refused, unless it is deleted: a column
-without a value is not NULL. It shows by a gap between the columns, by images with different columns, or by columns that
-change without a statement. A statement that changes rows is refused, too: the source has not logged the rows.
+without a value is not NULL. The node marks such rows among exact values. Otherwise it shows by a gap between the
+columns, by images with different columns, or by columns that change without a statement. A statement that changes rows
+is refused, too: the source has not logged the rows.
 """
 
 from __future__ import annotations
@@ -264,7 +265,10 @@ class ChangeReader:
             )
 
     def _check_images(self, entry: Entries) -> None:
-        """Raise SinkRefused if the images of an update have different columns; all rows of an event have the same."""
+        """Raise SinkRefused for new rows without all columns, and for an update whose images have different ones.
+
+        All rows of an event have the same columns.
+        """
         src = entry.src
         key = src[entry.schema_start : entry.schema_stop] + b"\0" + src[entry.table_start : entry.table_stop]
         if key not in self._images:
@@ -274,7 +278,7 @@ class ChangeReader:
         if images is None:
             return
         images.row(src, entry.rows[0], entry.rows[1])
-        if images.before.names is not images.after.names:
+        if entry.partial or images.before.names is not images.after.names:
             schema, _, table = key.decode().partition("\0")
             raise _partial(schema, table, _place_of(entry))
 

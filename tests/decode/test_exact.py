@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from canal_ha.client.arrow import table_batches
+from canal_ha.client.message import parse
 from canal_ha.client.rows import rows_of
 from canal_ha.decode.history.history import History
 from canal_ha.decode.table_map import parse_table_map
@@ -172,6 +173,41 @@ def test_dates_and_bytes_inside_json() -> None:
     expected = '{"a": "2024-02-29", "b": "00:00:00.000000", "c": "base64:type252:/wA="}'
     assert shown("json)", ColumnType(245, b"\x04"), stored) == (expected, expected)
     assert shown("json)", ColumnType(245, b"\x04"), bytes(4)) == ("null", "null")
+
+
+# ---- rows without all columns
+
+
+@pytest.mark.parametrize(
+    ("kind", "bitmaps", "marked"),
+    [
+        (30, b"\x03", False),
+        (30, b"\x01", True),
+        (30, b"\x02", True),
+        (31, b"\x03\x03", False),
+        (31, b"\x01\x01", True),
+        (31, b"\x01\x03", False),
+        (31, b"\x03\x01", True),
+        (32, b"\x01", False),
+    ],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_new_rows_without_all_columns_are_marked(kind: int, bitmaps: bytes, marked: bool, exact: bool) -> None:
+    """A column that is missing at the end does not show otherwise. canal's form keeps canal's bytes."""
+    history = History(lambda schema, table: None).view(LogPosition(JOURNAL, 4))
+    dump = Dump().format().query("CREATE TABLE t (id int, u int)").begin()
+    dump.add(19, table_map(1, "s", "t", [ColumnType(3), ColumnType(3)]))
+    head = struct.pack("<Q", 1)[:6] + b"\1\0\2\0" + packed(2)
+    images = [b"\0" + struct.pack("<i", 1) * bitmap.bit_count() for bitmap in bitmaps]
+    dump.add(kind, head + bitmaps + b"".join(images)).xid().begin()
+    dump.add(19, table_map(1, "s", "t", [ColumnType(3), ColumnType(3)]))
+    dump.add(30, head + b"\x03\0" + bytes(8)).xid()
+    outputs = list(decoder(history, exact=exact).feed(bytes(dump.data)))
+    changed, whole = [one.header.props for one in map(parse, entries(outputs)) if one.header.props]
+    assert [(prop.key, prop.value) for prop in changed if prop.key != "rowsCount"] == (
+        [("canal.partial", "true")] if marked and exact else []
+    )
+    assert [prop.key for prop in whole] == ["rowsCount"]
 
 
 # ---- partial updates

@@ -279,6 +279,23 @@ def test_rows_without_all_columns_are_refused(mysql: MySQL, database: str, tmp_p
             run_once(pipeline)
 
 
+def test_new_rows_without_the_last_columns_are_refused(mysql: MySQL, database: str, tmp_path: Path) -> None:
+    """The first row after a start seems to be whole; its missing column has a default."""
+    name = f"{database}.t"
+    mysql.execute(
+        f"CREATE DATABASE {database}", f"CREATE TABLE {name} (id INT PRIMARY KEY, name VARCHAR(9) DEFAULT 'x')"
+    )
+    with Node({database: follow(mysql)}) as node:
+        pipeline = described(tmp_path, source(node, database), "copies", tables=(name,))
+        run_once(pipeline)
+        with mysql.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_image = MINIMAL")
+            cursor.execute(f"INSERT INTO {name} (id) VALUES (1)")
+            connection.commit()
+        with pytest.raises(SinkRefused, match="binlog_row_image = FULL"):
+            run_once(pipeline)
+
+
 def test_a_swap_of_tables_fills_the_copy_again(mysql: MySQL, database: str, tmp_path: Path) -> None:
     """With a snapshot, the table is read again; without one, the pipeline stops and says so."""
     name = create(mysql, database)

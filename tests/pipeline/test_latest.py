@@ -316,6 +316,8 @@ def test_a_table_without_a_key_is_refused() -> None:
         [made.rows(1, "INSERT", [(None, {"id": "1", "note": "b"})], (ID, NAME, NOTE))],
         [change(1, None, row(1)), made.rows(2, "UPDATE", [({"id": "1"}, {"id": "2"})])],
         [change(1, None, row(1), ID, NAME), change(2, None, row(2, note="n"), ID, NAME, NOTE)],
+        [change(1, None, row(1), partial=True)],  # the node has seen that the last column is missing
+        [change(1, row(1), row(1), partial=True)],
     ],
 )
 def test_rows_without_all_columns_are_refused(entries: list[bytes]) -> None:

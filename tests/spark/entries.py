@@ -25,6 +25,7 @@ def header(
     snapshot: str = "",
     gtid: str = "",
     schema: str = "s",
+    partial: bool = False,
 ) -> pb.Header:
     """Return a header. `rows` adds its rowsCount."""
     made = pb.Header(
@@ -36,6 +37,8 @@ def header(
         made.eventType = pb.EventType.Value(kind)
     if snapshot:
         made.props.add(key="canal.snapshot", value=snapshot)
+    if partial:
+        made.props.add(key="canal.partial", value="true")
     return made
 
 

@@ -107,7 +107,7 @@ class Sheet:
     """Typed rows of one table, with equal columns.
 
     plan: for each column of the layout a Target; None leaves it out.
-    whole: ask for a layout whenever the images of an update have different columns.
+    whole: ask for a layout whenever new rows lack columns, or the images of an update have different ones.
     """
 
     __slots__ = ("changes", "identity", "marks", "owner", "plan", "since", "whole")
@@ -264,7 +264,7 @@ class TableRows:
             if event == k.EVENT_UPDATE and before.names is after.names and not ly.same_key(before, after, src):
                 op = k.INSERT if self._deleted else k.DELETE
                 layout = after if self._deleted else before
-            partial = sheet.whole and event == k.EVENT_UPDATE and before.names is not after.names
+            partial = sheet.whole and (entry.partial or (event == k.EVENT_UPDATE and before.names is not after.names))
             if partial or layout.identity is not sheet.identity:
                 self.layout = layout
                 return k.LAYOUT

@@ -7,8 +7,8 @@ from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
 cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
-cdef bytes _SNAPSHOT
-cdef Py_ssize_t _SNAPSHOT_SIZE
+cdef bytes _SNAPSHOT, _PARTIAL
+cdef Py_ssize_t _SNAPSHOT_SIZE, _PARTIAL_SIZE
 cdef int64_t _LARGEST_MS
 
 @cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
@@ -20,7 +20,7 @@ cdef class Entries(f.Cursor):
     cdef public Py_ssize_t table_start, table_stop, gtid_start, gtid_stop, store_start, store_stop, sql_start, sql_stop
     cdef public int64_t offset, server_id, time_ms, _offset
     cdef public int kind, event_type
-    cdef public bint is_ddl
+    cdef public bint is_ddl, partial
     cdef public bytes _journal
     cdef public c_array rows
 

@@ -12,13 +12,15 @@ import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
-from canal_ha.model.entry import SNAPSHOT_PROP
+from canal_ha.model.entry import PARTIAL_PROP, SNAPSHOT_PROP
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
 _LENGTH_SHIFT = 28  # a length has at most five bytes
 _SNAPSHOT = SNAPSHOT_PROP.encode()
 _SNAPSHOT_SIZE = len(_SNAPSHOT)
+_PARTIAL = PARTIAL_PROP.encode()
+_PARTIAL_SIZE = len(_PARTIAL)
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
@@ -52,16 +54,16 @@ class Entries(f.Cursor):
 
     After `next`: number of the entry; sub: its index among neighbours with the same journal and offset; kind: its
     entryType; the fields of its header, texts as start and stop; snapshot: id of the snapshot that read its rows,
-    empty for entries of the binlog.
+    empty for entries of the binlog; partial: whether its new rows lack columns, as far as the node has said so.
     After `next_unusual`: frame_start, where the entry's frame begins.
     After `change`: event_type, is_ddl, statement, and `rows`: start and stop of each RowData in turn.
     """
 
     __slots__ = (
         "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "frame_start", "gtid_start",
-        "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "rows", "schema_start",
-        "schema_stop", "server_id", "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop", "store_start",
-        "store_stop", "sub", "table_start", "table_stop", "time_ms",
+        "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "partial", "rows",
+        "schema_start", "schema_stop", "server_id", "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop",
+        "store_start", "store_stop", "sub", "table_start", "table_stop", "time_ms",
     )  # fmt: skip
 
     def __init__(self, src: bytes, start: int, stop: int) -> None:
@@ -77,6 +79,7 @@ class Entries(f.Cursor):
         self._offset = -1
         self._journal = b""
         self.rows = array("q")
+        self.partial = False
         self.frame_start = start
 
     def next(self) -> bool:
@@ -90,7 +93,7 @@ class Entries(f.Cursor):
         return False
 
     def next_unusual(self) -> int:
-        """Step to the next statement, or to the next rows of an update, as `change` reads them.
+        """Step to the next statement, or to the next rows of an update or without all columns, as `change` reads them.
 
         Returns the number of rows, 0 for a statement, -1 at the end. Raises Broken.
         """
@@ -98,7 +101,7 @@ class Entries(f.Cursor):
         while self.next():
             if self.kind == k.ROWDATA:
                 count = self.change()
-                if count == 0 or self.event_type == k.EVENT_UPDATE:
+                if count == 0 or self.event_type == k.EVENT_UPDATE or self.partial:
                     return count
             self.frame_start = self.pos
         return -1
@@ -113,6 +116,7 @@ class Entries(f.Cursor):
         src = self.src
         self.number += 1
         self.kind = k.ROWDATA
+        self.partial = False
         self.offset = self.server_id = self.time_ms = 0
         self.journal_start = self.journal_stop = self.schema_start = self.schema_stop = 0
         self.table_start = self.table_stop = self.gtid_start = self.gtid_stop = 0
@@ -221,6 +225,8 @@ class Entries(f.Cursor):
                 raise p.Broken("a text of a header is no UTF-8")
             self.snapshot_start = value_start
             self.snapshot_stop = value_stop
+        elif key_stop - key_start == _PARTIAL_SIZE and p.same_bytes(src, key_start, key_stop, _PARTIAL):
+            self.partial = True
 
     def change(self) -> int:
         """Read the RowChange of the current entry without its rows; return how many there are. Raises Broken."""

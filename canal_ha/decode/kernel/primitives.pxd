@@ -479,13 +479,13 @@ cdef inline char *_numbered(char *to, byte tag, uint64_t value) noexcept nogil:
 
 cdef inline Py_ssize_t put_frame(
     bytearray out, bytes journal, uint64_t offset, bytes clock, Piece names, uint64_t length, int change,
-    object mark, object props, int64_t rows, object gtid, int entry_type, uint64_t store
+    Piece mark, object props, int64_t rows, object gtid, int entry_type, uint64_t store
 ) except -1 nogil:
-    cdef Piece marked = _piece(mark), said = _piece(props), executed = _piece(gtid)
+    cdef Piece said = _piece(props), executed = _piece(gtid)
     cdef Py_ssize_t digits = kernel_digits_size(<uint64_t>rows)
     cdef Py_ssize_t header = (
         PyBytes_GET_SIZE(journal) + varint_size(offset) + PyBytes_GET_SIZE(clock) + names.size + 1
-        + varint_size(length) + (2 if change else 0) + said.size + (marked.size + 15 + digits if rows else 0)
+        + varint_size(length) + (2 if change else 0) + said.size + (mark.size + 15 + digits if rows else 0)
         + executed.size
     )
     cdef Py_ssize_t entry = 1 + varint_size(header) + header + 3 + varint_size(store) + <Py_ssize_t>store
@@ -497,7 +497,7 @@ cdef inline Py_ssize_t put_frame(
     if change:
         to = _numbered(to, 0x58, change)
     if rows:
-        to = _put_to(to, marked)
+        to = _put_to(to, mark)
     to = _put_to(to, said)
     if rows:
         to[0] = 0x62

@@ -14,7 +14,7 @@ cdef Py_ssize_t _TEXT_KEPT
 cdef class RowWriter:
     cdef bytearray text, before_cells, after_cells
     cdef Py_ssize_t pos, partial_at, length_size
-    cdef bint partial
+    cdef bint partial, whole
     cdef bytearray clear
     cdef Py_ssize_t stop
 

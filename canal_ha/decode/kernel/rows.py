@@ -28,13 +28,25 @@ _TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is freed
 class RowWriter:
     """Writes the rows of one event at a time; keeps nothing between events."""
 
-    __slots__ = ("after_cells", "before_cells", "clear", "length_size", "partial", "partial_at", "pos", "stop", "text")
+    __slots__ = (
+        "after_cells",
+        "before_cells",
+        "clear",
+        "length_size",
+        "partial",
+        "partial_at",
+        "pos",
+        "stop",
+        "text",
+        "whole",
+    )
 
     def __init__(self) -> None:
         self.pos = 0
         self.stop = 0  # where the event ends
         self.partial = False  # whether the image being read is an after image with JSON diffs
         self.partial_at = 0
+        self.whole = True  # whether the new images of the last event have all columns
         self.length_size = 2  # bytes reserved for a RowData's length: as many as the last one needed
         self.text = bytearray()  # of the value being written
         self.clear = bytearray()  # the Column of a protected value, which goes nowhere else
@@ -82,6 +94,7 @@ class RowWriter:
                 for index in range(width):
                     cell = plan.before[index]
                     cell.start = k.ABSENT
+        self.whole = after_count == width if kind == k.UPDATE else count == width or kind == k.DELETE
         rows = 0
         while pos < stop:
             p.put_byte(out, 0x62)

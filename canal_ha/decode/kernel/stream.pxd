@@ -20,7 +20,7 @@ cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _REFILL, _LARGE
 cdef class EventStream:
     cdef public bint announced, packets, payload, compressed, prepared, joined, known_format, open, begun,\
         drop_savepoints, drop_statements, has_gtids, hold_xa, holding, wide, without_effect
-    cdef public bytes src, chunk, landing, event_src, clock, journal_field, mark
+    cdef public bytes src, chunk, landing, event_src, clock, journal_field, mark, partial_mark
     cdef public list outers
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, event_start, event_at, event_stop,\
@@ -75,7 +75,9 @@ cdef class EventStream:
     cdef int _table_map(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -9 nogil
     @cython.locals(table_id=int64_t, pos=Py_ssize_t, extra=Py_ssize_t, plan=c.SeenPlan, change=int)
     cpdef int rows_event(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
-    @cython.locals(mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, store=Py_ssize_t, entry=Py_ssize_t)
+    @cython.locals(
+        mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, store=Py_ssize_t, entry=Py_ssize_t, mark_field=p.Piece
+    )
     cdef int _put_rows(
         self, c.SeenPlan plan, int change, bint partial, bytes src, Py_ssize_t pos, Py_ssize_t stop
     ) except -1 nogil
@@ -99,7 +101,7 @@ cdef class EventStream:
     ) except -1 nogil
     cdef int _set_clock(self) except -1 with gil
     cdef Py_ssize_t _put_frame(
-        self, bytearray out, int entry_type, p.Piece names, int event_type, Py_ssize_t rows, bint with_gtid,
-        Py_ssize_t store
+        self, bytearray out, int entry_type, p.Piece names, int event_type, p.Piece mark, Py_ssize_t rows,
+        bint with_gtid, Py_ssize_t store
     ) except -1 nogil
     cdef int _added(self, int kind, int rows, Py_ssize_t size) except -1 nogil

@@ -116,6 +116,7 @@ class EventStream:
         "open",
         "outers",
         "packets",
+        "partial_mark",
         "passed_executed",
         "passed_position",
         "passed_timestamp",
@@ -193,6 +194,7 @@ class EventStream:
         self.drop_statements = False  # whether the statements that accompany rows give no entries
         self.drop_savepoints = False  # whether SAVEPOINT gives no entry
         self.mark = b""  # of entries with rows: see primitives.put_frame
+        self.partial_mark = b""  # likewise, if their new images lack columns
         self.has_gtids = gtids is not None
         self.gtids = gtids
         self.known_gtids = gtid.Gtids("") if gtids is None else gtids
@@ -710,9 +712,12 @@ class EventStream:
         size = plan.head_size
         p.reserve(self.group.out, size)
         count = self.writer.rows(plan, change, partial, src, pos, stop, self.group.out)
+        mark_field = p.piece(self.mark)
+        if not self.writer.whole:
+            mark_field = p.piece(self.partial_mark)
         p.truncate(self.frame, 0)
         store = p.piece_size(plan.change) + 4 + p.size(self.group.out) - mark - size
-        entry = self._put_frame(self.frame, k.TYPE_ROWS, plan.names, change, count, True, store)
+        entry = self._put_frame(self.frame, k.TYPE_ROWS, plan.names, change, mark_field, count, True, store)
         p.put_piece(self.frame, plan.change)
         p.put(self.frame, b"\x10\x00\x50\x00")  # eventType, isDdl = false
         p.set_byte(self.frame, p.size(self.frame) - 3, change)
@@ -837,7 +842,9 @@ class EventStream:
     ) -> None:
         """`put_entry` with the contents of `store`. event_type: 0 for none."""
         self.group.room()
-        size = self._put_frame(self.group.out, entry_type, names, event_type, 0, with_gtid, p.size(self.store))
+        size = self._put_frame(
+            self.group.out, entry_type, names, event_type, p.piece(self.mark), 0, with_gtid, p.size(self.store)
+        )
         p.put(self.group.out, self.store)
         self._added(kind, 0, size)
         if entry_type == k.TYPE_ROWS:
@@ -860,7 +867,15 @@ class EventStream:
         )
 
     def _put_frame(
-        self, out: bytearray, entry_type: int, names: bytes, event_type: int, rows: int, with_gtid: bool, store: int
+        self,
+        out: bytearray,
+        entry_type: int,
+        names: bytes,
+        event_type: int,
+        mark: bytes,
+        rows: int,
+        with_gtid: bool,
+        store: int,
     ) -> int:
         """Append the frame, Entry and Header before a storeValue of `store` bytes; return the Entry's length."""
         if self.timestamp != self.clock_timestamp or self.server_id != self.clock_server_id:
@@ -874,7 +889,7 @@ class EventStream:
                 names,
                 self.length,
                 event_type,
-                self.mark,
+                mark,
                 self.known_gtids.props,
                 rows,
                 self.known_gtids.field,
@@ -889,7 +904,7 @@ class EventStream:
             names,
             self.length,
             event_type,
-            self.mark,
+            mark,
             b"",
             rows,
             b"",
