@@ -47,6 +47,7 @@ _JAVA_ALONE = re.compile(
     r"(key|value)\.serializer|max\.block\.ms|partitioner\..*|interceptor\.classes|metric.*|auto\.include\.jmx\.reporter"
     r"|kerberos\.(krb5|jaas)\.file|send\.thread.*"
 )
+_TRANSACTION_MS = 60_000
 _RENAMED = {"send.buffer.bytes": "socket.send.buffer.bytes", "receive.buffer.bytes": "socket.receive.buffer.bytes"}
 _LOGIN = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 
@@ -151,7 +152,10 @@ def _of_producer(given: Mapping[str, Setting]) -> dict[str, Any]:
             case "max.request.size":
                 options["maxMessageBytes"] = _whole(PREFIX + name, setting, 1000, 1_000_000_000)
             case "transaction.timeout.ms":
-                options["timeout"] = _whole(PREFIX + name, setting, 1000, 900_000) / 1000
+                options["timeout"] = _transaction_ms(given) / 1000
+            case "delivery.timeout.ms":
+                delivery_ms = _whole(PREFIX + name, setting, 1, keys.INT32)
+                properties[name] = str(min(delivery_ms, _transaction_ms(given)))
             case "buffer.memory":
                 properties["queue.buffering.max.kbytes"] = str(_whole(PREFIX + name, setting, 1024, 1 << 40) // 1024)
             case "retries" if text == "0":
@@ -166,6 +170,12 @@ def _of_producer(given: Mapping[str, Setting]) -> dict[str, Any]:
                 properties[_RENAMED.get(name, name)] = text
     _check_trust(given)
     return {**options, "properties": properties}
+
+
+def _transaction_ms(given: Mapping[str, Setting]) -> int:
+    """Return the longest time of a transaction. librdkafka delivers no message for longer, and Java's client does."""
+    name = "transaction.timeout.ms"
+    return _whole(PREFIX + name, given[name], 1000, 900_000) if name in given else _TRANSACTION_MS
 
 
 def _check(name: str, setting: Setting) -> None:

@@ -101,6 +101,14 @@ def test_settings_of_the_java_client_are_translated(tmp_path: Path) -> None:
     assert queue(tmp_path, "kafka.transaction.timeout.ms=5000").options["timeout"] == 5.0
 
 
+def test_javas_default_delivery_timeout_did_not_let_the_producer_start(tmp_path: Path) -> None:
+    """librdkafka refuses a longer time than that of a transaction, and the pipeline waited for ever."""
+    java = "kafka.delivery.timeout.ms=120000"
+    assert producer(tmp_path, java) == {"delivery.timeout.ms": "60000"}
+    assert producer(tmp_path, java, "kafka.transaction.timeout.ms=90000") == {"delivery.timeout.ms": "90000"}
+    assert producer(tmp_path, "kafka.delivery.timeout.ms=9000") == {"delivery.timeout.ms": "9000"}
+
+
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [

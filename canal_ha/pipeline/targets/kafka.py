@@ -36,7 +36,7 @@ from canal_ha.pipeline.messages.routing import (
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.row_entry import RowEntry
-from canal_ha.pipeline.targets.kafka_errors import ours
+from canal_ha.pipeline.targets.kafka_errors import ours, wrong_properties
 from canal_ha.pipeline.targets.kafka_topics import PARTITION, KafkaTopics, ProgressTopic
 from canal_ha.pipeline.targets.schema_registry import SchemaRegistry
 
@@ -74,6 +74,7 @@ class KafkaTarget:
             **settings,
             "transaction.timeout.ms": int(self._timeout_s * 1000),
         }
+        _try_settings(self._producer_settings)
         self._topics = KafkaTopics(
             settings,
             create=options.get("create", True),
@@ -158,6 +159,14 @@ class KafkaTarget:
                 topic, placement = self._routes.of(entry.schema, entry.table)
             for record in self._format.records(entry, topic, placement, origin):
                 yield _Addressed(topic, record, entry)
+
+
+def _try_settings(settings: dict[str, Any]) -> None:
+    """Make a producer once, which asks nothing of Kafka. Raises OptionInvalid for settings without transactions."""
+    try:
+        Producer({**settings, "transactional.id": PREFIX})
+    except KafkaException as error:
+        raise wrong_properties(error) from None
 
 
 def _format(description: Description, registry: SchemaRegistry | None) -> MessageFormat:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from canal_ha.errors import CanalError, SinkRefused, TargetUnavailable
+from canal_ha.errors import CanalError, OptionInvalid, SinkRefused, TargetUnavailable
+from canal_ha.model.excerpt import excerpt, printable
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _REFUSED = {
@@ -18,6 +19,7 @@ _REFUSED = {
     KafkaError.INVALID_REPLICATION_FACTOR: "set replication to at most the number of brokers",
     KafkaError.UNSUPPORTED_VERSION: "use brokers since 2.5",
     KafkaError._AUTHENTICATION: "check user and password in properties",
+    KafkaError._INVALID_ARG: "check properties",
     KafkaError._UNKNOWN_PARTITION: "give the topic as many partitions as `partition` and `partitions` say",
 }
 _UNREACHED = {
@@ -26,6 +28,12 @@ _UNREACHED = {
     KafkaError._RESOLVE: "the name of no broker can be resolved",
     KafkaError._TIMED_OUT: "no broker has answered in time",
 }
+
+
+def wrong_properties(error: KafkaException) -> OptionInvalid:
+    """Return the error to raise if librdkafka refuses its settings."""
+    said = printable(excerpt(error.args[0].str()))
+    return OptionInvalid(f"target.properties: librdkafka refuses them: {said}")
 
 
 def ours(error: KafkaException, what: str) -> CanalError:

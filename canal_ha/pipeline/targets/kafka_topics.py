@@ -11,10 +11,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.pipeline.progress import Progress
-from canal_ha.pipeline.targets.kafka_errors import ours
+from canal_ha.pipeline.targets.kafka_errors import ours, wrong_properties
 from canal_ha.steady_time import seconds
 
 PARTITION = 0  # of the progress topic
@@ -44,8 +43,7 @@ class KafkaTopics:
         try:
             self._admin = AdminClient(self._settings)
         except KafkaException as error:
-            said = printable(excerpt(error.args[0].str()))
-            raise OptionInvalid(f"target.properties: librdkafka refuses them: {said}") from None
+            raise wrong_properties(error) from None
 
     def brokers(self) -> int:
         """Return the number of brokers. Raises SinkRefused and TargetUnavailable."""
