@@ -88,6 +88,14 @@ class Description:
             return [self.shown(each) for each in value]
         return "***" if value in self.hidden else value
 
+    def masked(self, text: str) -> str:
+        """Return a text with `***` for what placeholders gave, also inside the repr of an error that quotes another."""
+        for each in sorted(filter(None, map(str.strip, self.hidden)), key=len, reverse=True):
+            once = repr(each)[1:-1]
+            for form in (repr(once)[1:-1], once, each):
+                text = text.replace(form, "***")
+        return text
+
     def line(self, place: Place) -> int:
         """Return the line of a value, or of the nearest one around it."""
         return nearest_line(self.lines, place)

@@ -192,7 +192,7 @@ class Flow:
         except CanalError as failed:
             self.error = failed
         except Exception as failed:  # unknown error: the flow must not go on
-            self.error = PipelineFailed(f"{self._where} failed: {failed!r}")
+            self.error = PipelineFailed(f"{self._where} failed: {self._description.masked(repr(failed))}")
             self.error.__cause__ = failed
         finally:
             self._ended()

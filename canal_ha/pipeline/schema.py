@@ -7,13 +7,14 @@ a wrong word where one of several is expected, and none that a placeholder gave.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline.yaml_text import Path
@@ -91,7 +92,17 @@ def resolved(schema: Schema) -> Schema:
 
 @cache
 def _validator() -> Draft202012Validator:
-    return Draft202012Validator(joined())
+    kind = validators.extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]  # as above
+    return kind(joined())  # type: ignore[no-any-return]  # jsonschema leaves it untyped
+
+
+def _pattern(_: Draft202012Validator, pattern: str, value: object, __: Schema) -> Iterator[ValidationError]:
+    """Yield an error for a text that does not match. `$` is the end, as in JSON Schema: Python allows a line end there.
+
+    A file behind a placeholder can have an empty last line.
+    """
+    if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), value):
+        yield ValidationError("does not match")
 
 
 def problems(value: object, line: Callable[[Path], int], secret: Callable[[Path], bool]) -> list[tuple[int, str]]:

@@ -198,6 +198,30 @@ def test_what_a_placeholder_gave_is_in_no_error(key: str, monkeypatch: pytest.Mo
     assert any(f"target.{key}: expected" in line for line in wrong)
 
 
+def test_a_secret_header_was_printed_if_its_file_ended_with_an_empty_line(tmp_path: Path) -> None:
+    """The schema's `$` let the line end through, and the error of the request showed the header."""
+    (tmp_path / "key").write_text("s3cret\n\n")
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        "name: a\nengine: embedded\nsource: {servers: 'a:1', destination: d}\n"
+        "target: {type: http, url: 'http://x', headers: {X-Api-Key: '${file:key}'}}\n"
+    )
+    with pytest.raises(OptionInvalid, match=r"shop.yaml:4: target.headers.X-Api-Key: expected a text") as caught:
+        load(file)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_unknown_error_shows_nothing_that_a_placeholder_gave(tmp_path: Path) -> None:
+    """Whatever quotes it."""
+    (tmp_path / "key").write_text("s3cr\\et\n")
+    file = tmp_path / "shop.yaml"
+    file.write_text(FILE + "transforms:\n- hash: {columns: a, key: '${file:key}'}\n")
+    found, text = load(file), "s3cr\\et"
+    for error in (ValueError(text), ValueError(f"Invalid header value {text.encode()!r}"), OSError(2, text)):
+        assert "cr" not in found.masked(repr(error))
+        assert "***" in found.masked(repr(error))
+
+
 def test_a_placeholder_without_its_variable_is_one_error() -> None:
     """It names the key and the variable."""
     assert problems(FILE.replace('"http://127.0.0.1:8080/rows"', '"${env:NOT_SET_HERE}"')) == [
