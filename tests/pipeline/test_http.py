@@ -34,6 +34,7 @@ from canal_ha.pipeline.webhooks import asked_pause, own_pause
 from lab.certificates import Authority
 from lab.ports import LOOPBACK, free_port
 from tests.pipeline.given import RUN, described, portion
+from tests.pipeline.raw_http import answering
 from tests.pipeline.receiver import PATH, Answer, Receiver
 from tests.pipeline.sender import transaction
 from tests.spark.entries import begin, ddl, end, insert, rows
@@ -255,6 +256,26 @@ def test_a_receiver_that_closes_or_stalls_gets_the_rows_again(
     keys = [request.key for request in receiver.stored]
     assert len(keys) == 3 + answer.stores
     assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-5"])
+def test_an_answer_with_a_negative_chunk_took_all_memory_or_ended_the_pipeline(tmp_path: Path, size: bytes) -> None:
+    """-1 meant everything that comes, and -5 was an unknown error. Only the beginning of a body is read."""
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        yield b"HTTP/1.1 400 Wrong\r\ntransfer-encoding: chunked\r\n\r\n" + size + b"\r\n"
+        while True:
+            yield b"x" * (1 << 16)
+            sent += 1 << 16
+
+    with answering(endless()) as url:
+        target = begun(open_target(described("http", "events", tmp_path, {"url": url, "timeoutS": 2, "retryForS": 0})))
+        with pytest.raises(SinkRefused, match="400 Wrong: xxx"):
+            target.commit(of_rows(1, 1, 1))
+        target.close()
+    assert sent < 32 << 20
 
 
 def test_a_connection_that_the_receiver_closed_while_idle_is_replaced(receiver: Receiver, tmp_path: Path) -> None:

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import random
 import re
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from select import select
-from threading import Event, Lock, Timer
+from threading import Event, Lock
 from typing import Any
 from urllib.parse import urlsplit
 
 from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import SinkRefused, TargetUnavailable
-from canal_ha.model.excerpt import printable
+from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.model.signature import secret_of, signature
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_file import ProgressFiles, StoredProgress
+from canal_ha.pipeline.targets.http_exchange import HttpAnswer, connected, exchange
 from canal_ha.pipeline.webhooks import Cut, Delivery, asked_pause, may_succeed_later, own_pause
 from canal_ha.steady_time import seconds
 from canal_ha.version import VERSION
@@ -145,34 +145,13 @@ class _Address:
         self._login()
 
     def connected(self) -> HTTPConnection:
-        """Return an open connection. Raises OSError and ssl.SSLError."""
-        if self._context is None:
-            connection = HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-        else:
-            connection = HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._context)
-        try:
-            connection.connect()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        """Return an open connection. Raises OSError and HTTPException."""
+        return connected(self._host, self._port, self._timeout_s, self._context)
 
-    def post(self, connection: HTTPConnection, delivery: Delivery, content_type: str) -> tuple[HTTPResponse, str]:
-        """Send a request and return the answer with the beginning of its body. Raises OSError and HTTPException."""
+    def post(self, connection: HTTPConnection, delivery: Delivery, content_type: str) -> HttpAnswer:
+        """Send a request and return the answer. Raises OSError and HTTPException."""
         headers = {**self._headers, **self._login(), **self._named(delivery), "content-type": content_type}
-        late = Timer(self._timeout_s, _cut_off, [connection.sock])  # a peer can send a byte now and then
-        late.daemon = True
-        late.start()
-        try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # it may answer before it has read everything
-                connection.request("POST", self._path, delivery.body, headers)
-            answer = connection.getresponse()
-            body = answer.read(_ANSWER_BYTES)
-        finally:
-            late.cancel()
-        if not answer.isclosed():
-            connection.close()
-        return answer, printable(body.decode(errors="replace")[:_SHOWN_CHARACTERS])
+        return exchange(connection, "POST", self._path, delivery.body, headers, _ANSWER_BYTES)
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -180,7 +159,8 @@ class _Address:
         try:
             yield
         except (OSError, HTTPException) as error:
-            raise TargetUnavailable(f"http: {self.shown}: {type(error).__name__}: {error}") from error
+            told = printable(excerpt(f"{type(error).__name__}: {error}"))
+            raise TargetUnavailable(f"http: {self.shown}: {told}") from error
 
     def _named(self, delivery: Delivery) -> dict[str, str]:
         """Return the headers that name a request and sign it."""
@@ -244,11 +224,12 @@ class _HttpSender:
                 raise TargetUnavailable(f"http: {self._address.shown}: the pipeline is closing")
             try:
                 with self._address.failures():
-                    answer, body = self._address.post(self._open(), delivery, content_type)
+                    answer = self._address.post(self._open(), delivery, content_type)
                 if 200 <= answer.status < 300:
                     self._accepted.add(delivery.key)
                     return
-                problem = f"it answered {answer.status} {printable(answer.reason)}: {body}"
+                said = printable(answer.body.decode(errors="replace")[:_SHOWN_CHARACTERS])
+                problem = f"it answered {answer.status} {printable(answer.reason)}: {said}"
                 if not may_succeed_later(answer.status):
                     raise SinkRefused(f"http: {self._address.shown} refuses {_which(delivery)}; {problem}")
                 self._due = seconds() + asked_pause(answer.headers["retry-after"], time.time())
@@ -273,11 +254,6 @@ class _HttpSender:
 
 def _which(delivery: Delivery) -> str:
     return f"rows {delivery.first} to {delivery.first + delivery.rows - 1} of run {delivery.key.rsplit('.', 2)[0]}"
-
-
-def _cut_off(connected: socket.socket) -> None:
-    with suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # an SSLSocket's own one forgets the session first
 
 
 def _text(option: str, file: str) -> str:
