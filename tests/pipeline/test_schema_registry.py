@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from canal_ha.errors import OptionInvalid, SinkRefused
+from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.pipeline.targets.schema_registry import SchemaRegistry
+from tests.pipeline.raw_http import answering
 
 
 class _Answering(HTTPServer):
@@ -108,3 +110,38 @@ def test_an_answer_cannot_steer_the_terminal_or_fill_it() -> None:
         SchemaRegistry(registry.url).register("t-value", "{}")
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def test_an_error_whose_body_stalls_ended_the_pipeline() -> None:
+    """With a traceback. It is a registry that does not answer."""
+    head = b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\n"
+    with answering([head]) as url, pytest.raises(TargetUnavailable, match=r"timed out|503"):
+        SchemaRegistry(url, timeout_s=0.3).register("t-value", "{}")
+
+
+def test_an_answer_of_deep_lists_ended_the_pipeline() -> None:
+    """With a traceback. It has no id."""
+    with _server(body=b"[" * 500_000) as registry, pytest.raises(SinkRefused, match="no id"):
+        SchemaRegistry(registry.url).register("t-value", "{}")
+
+
+def test_a_registry_that_sends_a_byte_now_and_then_held_the_pipeline() -> None:
+    """Each byte came in time. The time-out limits the whole answer."""
+
+    def slow() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
+        for _ in range(100):
+            time.sleep(0.2)
+            yield b" "
+
+    begun = time.monotonic()
+    with answering(slow()) as url, pytest.raises(TargetUnavailable, match="does not end its answer"):
+        SchemaRegistry(url, timeout_s=0.6).register("t-value", "{}")
+    assert time.monotonic() - begun < 10
+
+
+def test_an_answer_that_is_no_http_cannot_steer_the_terminal() -> None:
+    """Its first line is in the error, with escapes."""
+    with answering([b"\x1b[2J\r\n"]) as url, pytest.raises(TargetUnavailable) as caught:
+        SchemaRegistry(url).register("t-value", "{}")
+    assert "\x1b" not in str(caught.value)

@@ -9,21 +9,21 @@ POST /subjects/(string: subject)/versions.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from base64 import b64encode
+from contextlib import closing
 from http.client import HTTPException
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import BaseHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
-from canal_ha.model.excerpt import printable
+from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.pipeline.targets.http_exchange import connected, exchange
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _LARGEST_ANSWER = 1 << 20  # bytes
 _SHOWN_CHARACTERS = 200
-_SHOWN_BYTES = 4 * _SHOWN_CHARACTERS
 _NOT_NOW = frozenset({408, 429})
 _FORBIDDEN = 403
 _ADVICE = {409: "the table's columns changed in a way that its compatibility level forbids; allow it there"}
@@ -44,29 +44,28 @@ class SchemaRegistry:
         """
         try:
             parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+            port = parts.port
         except ValueError:
             raise OptionInvalid(_WRONG_URL) from None
-        if not usable:
+        if parts.scheme not in ("http", "https") or not parts.hostname or not re.fullmatch("[!-~]*", parts.path):
             raise OptionInvalid(_WRONG_URL)
         if "@" in parts.netloc:
             raise OptionInvalid("schemaRegistry.url names a user: set user and password under schemaRegistry")
-        if user and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        if user and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise OptionInvalid("schemaRegistry.url: a password needs https, or everybody on the way can read it")
-        self._url = url.rstrip("/")
+        self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
         self.shown = printable(f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"))
         self._what = f"canal: the schema registry at {self.shown}"
         self._timeout_s = timeout_s
-        self._headers = {"Content-Type": _TYPE, "Accept": _TYPE}
+        self._headers = {"Content-Type": _TYPE, "Accept": _TYPE, "Connection": "close"}
         if user:
             self._headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
-        handlers: list[BaseHandler] = [ProxyHandler({}), _NoRedirections()]
+        self._context: ssl.SSLContext | None = None
         if parts.scheme == "https":
             try:
-                handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=ca or None)))
+                self._context = ssl.create_default_context(cafile=ca or None)
             except (OSError, ssl.SSLError) as error:
                 raise OptionInvalid(f"schemaRegistry.ca = {ca!r}: {error}") from error
-        self._opener = build_opener(*handlers)
 
     def register(self, subject: str, schema: str) -> int:
         """Return the id of an Avro schema, which is added to the subject unless it has it.
@@ -75,15 +74,11 @@ class SchemaRegistry:
         schema: its JSON text.
         Raises SinkRefused and TargetUnavailable.
         """
-        request = Request(
-            f"{self._url}/subjects/{quote(subject, safe='')}/versions",
-            json.dumps({"schema": schema}).encode(),
-            self._headers,
-            method="POST",
-        )
+        body = json.dumps({"schema": schema}).encode()
+        answer = self._answer("POST", f"/subjects/{quote(subject, safe='')}/versions", body, f"a schema for {subject}")
         try:
-            found = json.loads(self._answer(request, f"a schema for {subject}"))["id"]
-        except (ValueError, KeyError, TypeError) as error:
+            found = json.loads(answer)["id"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise SinkRefused(f"{self._what} sends no id for {subject}: is it a schema registry?") from error
         if not isinstance(found, int) or not 0 <= found < 1 << 32:
             raise SinkRefused(f"{self._what} sends no id for {subject}: is it a schema registry?")
@@ -91,37 +86,31 @@ class SchemaRegistry:
 
     def check(self) -> None:
         """Ask for the subjects; the account needs no right to list them. Raises SinkRefused and TargetUnavailable."""
-        request = Request(f"{self._url}/subjects", headers=self._headers)
-        self._answer(request, "to list its subjects", enough=_FORBIDDEN)
+        self._answer("GET", "/subjects", None, "to list its subjects", enough=_FORBIDDEN)
 
-    def _answer(self, request: Request, what: str, enough: int = 0) -> bytes:
-        """Return the beginning of the answer to a request.
+    def _answer(self, method: str, path: str, body: bytes | None, what: str, enough: int = 0) -> bytes:
+        """Return the answer to a request.
 
-        request: what to send.
+        method: of the request.
+        path: behind the registry's address.
+        body: of the request.
         what: what it asks for, for errors.
         enough: status that is not an error.
         Raises SinkRefused and TargetUnavailable.
         """
         try:
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                found: bytes = answer.read(_LARGEST_ANSWER)
-                return found
-        except HTTPError as error:
-            with error:
-                told = error.read(_SHOWN_BYTES)
-            if error.code == enough:
-                return told
-            shown = printable(told.decode(errors="replace")[:_SHOWN_CHARACTERS])
-            text = f"{self._what} refuses {what}: {error.code} {shown}"
-            if error.code >= 500 or error.code in _NOT_NOW:
-                raise TargetUnavailable(text) from error
-            raise SinkRefused(f"{text}: {_ADVICE.get(error.code, 'check schemaRegistry')}") from error
-        except (URLError, HTTPException, TimeoutError, OSError) as error:
-            raise TargetUnavailable(f"{self._what} does not answer: {error}") from error
-
-
-class _NoRedirections(HTTPRedirectHandler):
-    """Leaves a redirection as the answer, which is refused like other answers without an id."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Return None: the opener raises HTTPError."""
+            with closing(connected(self._host, self._port, self._timeout_s, self._context)) as connection:
+                answer = exchange(connection, method, self._path + path, body, self._headers, _LARGEST_ANSWER)
+        except (OSError, HTTPException) as error:
+            told = printable(excerpt(str(error)))
+            raise TargetUnavailable(f"{self._what} does not answer: {told}") from error
+        good = 200 <= answer.status < 300
+        if answer.status == enough or (good and not answer.cut):
+            return answer.body
+        shown = printable(answer.body.decode(errors="replace")[:_SHOWN_CHARACTERS])
+        if good:
+            raise TargetUnavailable(f"{self._what} does not end its answer: {shown}")
+        text = f"{self._what} refuses {what}: {answer.status} {shown}"
+        if answer.status >= 500 or answer.status in _NOT_NOW:
+            raise TargetUnavailable(text)
+        raise SinkRefused(f"{text}: {_ADVICE.get(answer.status, 'check schemaRegistry')}")
