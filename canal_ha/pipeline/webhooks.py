@@ -99,9 +99,9 @@ def asked_pause(retry_after: str | None, now: float) -> float:
     else:
         try:
             moment = parsedate_to_datetime(text)
-        except ValueError:
+            asked = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
+        except (ValueError, OverflowError):  # numbers that no date takes
             return 0.0
-        asked = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
     return min(max(asked, 0.0), LONGEST_PAUSE_S)
 
 

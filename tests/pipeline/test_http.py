@@ -408,6 +408,21 @@ def test_pauses() -> None:
     assert secret_of("whsec_AAAA") == bytes(3)
 
 
+def test_a_retry_after_with_large_numbers_ended_the_pipeline() -> None:
+    """A date's parts can be too large for Python's date, or for its time zone."""
+    texts = (
+        f"Mon, {'9' * 30} Jan 2026 00:00:00 GMT",
+        f"Mon, 01 Jan {'9' * 30} 00:00:00 GMT",
+        f"Mon, 01 Jan 2026 00:00:{'9' * 30} GMT",
+        f"Mon, 01 Jan 2026 00:00:00 +{'9' * 30}",
+        "Mon, 01 Jan 0001 00:00:00 +2300",
+        "Mon, 01 Jan 0001 00:00:00 -0000",
+        "9" * 5000,
+        "1" + "0" * 400,
+    )
+    assert {asked_pause(text, 1_700_000_000.0) for text in texts} <= {0.0, 3600.0}
+
+
 def test_the_receiver_of_the_guide_takes_every_row_once(receiver: Receiver, tmp_path: Path) -> None:
     """Repeats are dropped, however a crash has made the commits shorter or longer."""
     for seq, first, count in ((1, 1, 5), (2, 6, 9), (2, 6, 3), (3, 9, 7), (3, 9, 20)):
