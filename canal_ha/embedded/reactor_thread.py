@@ -7,6 +7,7 @@ on it, and itself. If the program already runs the reactor, that one is used.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
@@ -18,23 +19,29 @@ from canal_ha.errors import LocalProtocolError
 
 T = TypeVar("T")
 LOG = logs.get(__name__)
+_FORKED = "the embedded server's thread is in the process that this one was forked from: call it there"
 LOOK_S = 0.2  # how often the reactor's thread looks whether the main thread has ended
 
 _starting = threading.Lock()
+_home = 0  # the process in which the reactor was found or started; a process forked from it has no such thread
 
 
 def running_reactor(at_exit: Callable[[], Awaitable[None]]) -> Any:
     """Return the reactor, which is started if necessary.
 
     at_exit: called on the reactor, before it stops, when the main thread has ended; only for a reactor started here.
-    Raises LocalProtocolError if the program has run the reactor before and stopped it.
+    Raises LocalProtocolError if the program has run the reactor before and stopped it, or was forked from one that runs
+    it.
     """
+    global _home
     from twisted.internet import reactor as installed
 
     from canal_ha.node.run import steady_reactor  # installs the reactor
 
     reactor: Any = installed
     with _starting:
+        if is_forked():
+            raise LocalProtocolError(_FORKED)
         if not reactor.running:
             steady_reactor()
             begun = threading.Event()
@@ -45,7 +52,13 @@ def running_reactor(at_exit: Callable[[], Awaitable[None]]) -> Any:
             begun.wait()
             if not reactor.running:
                 raise LocalProtocolError("Twisted's reactor has stopped in this program, and cannot run a second time")
+        _home = os.getpid()
     return reactor
+
+
+def is_forked() -> bool:
+    """Return whether this process was forked from one that has the reactor's thread."""
+    return _home not in (0, os.getpid())
 
 
 def _run(reactor: Any, begun: threading.Event) -> None:
@@ -88,7 +101,10 @@ class ReactorCall(Generic[T]):
         work: makes the coroutine, on the reactor.
         unheard: cancel the coroutine if the caller stops waiting; called on the reactor with a result that is here
             all the same.
+        Raises LocalProtocolError in a forked process.
         """
+        if is_forked():
+            raise LocalProtocolError(_FORKED)
         self._reactor = reactor
         self._unheard = unheard
         self._future: Future[T] = Future()

@@ -15,12 +15,13 @@ from canal_ha.config.live import main_in_use
 from canal_ha.config.load import load_again, load_instance, load_usable
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode.filters import TableFilter
-from canal_ha.embedded.reactor_thread import ReactorCall, running_reactor
+from canal_ha.embedded.reactor_thread import ReactorCall, is_forked, running_reactor
 from canal_ha.errors import LocalProtocolError
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
+from canal_ha.model.excerpt import excerpt
 from canal_ha.model.get_request import GetRequest
-from canal_ha.model.identity import ClientIdentity, ClientKey
+from canal_ha.model.identity import CLIENT_IDS, ClientIdentity, ClientKey
 from canal_ha.model.snapshot import InitialSnapshot
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
@@ -68,8 +69,8 @@ class Requests:
         return self._call(self._start)
 
     def stop(self) -> ReactorCall[None] | None:
-        """See EmbeddedServer.stop. None if it was never started."""
-        return self._call(self._stop) if self._reactor else None
+        """See EmbeddedServer.stop. None if it was never started in this process."""
+        return self._call(self._stop) if self._reactor and not is_forked() else None
 
     async def _start(self) -> None:
         from canal_ha.node.node import Node
@@ -160,6 +161,11 @@ class Requests:
 
     def subscribe(self, identity: ClientIdentity, snapshot: tuple[str, ...]) -> ReactorCall[None]:
         """See EmbeddedServer.subscribe."""
+        number = identity.client_id
+        if type(number) is not int or number not in CLIENT_IDS:
+            raise LocalProtocolError(
+                f"client id {excerpt(repr(number))}: expected a whole number, {CLIENT_IDS[0]} to {CLIENT_IDS[-1]}"
+            )
 
         async def work() -> None:
             initial = InitialSnapshot(snapshot, identity.filter)

@@ -30,7 +30,7 @@ class EmbeddedServer:
     The node runs in a thread of its own, on Twisted's reactor; a program that runs this reactor itself starts it before
     the server. The server installs no signal handler and writes no log files: its lines go to the loggers below
     `canal_ha`. When the program's main thread ends without `stop`, the server stops all the same, unless a signal kills
-    the program.
+    the program. Calls in a process that was forked from this one raise LocalProtocolError.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class EmbeddedServer:
 
         identity: destination, client id and table filter; "" keeps the filter that is stored.
         snapshot: tables, as `schema.table`, whose existing rows come first if the client is new.
-        Raises FilterInvalid, NotRunningHere, QuotaReached, SourceUnavailable and SourceRefused.
+        Raises FilterInvalid, NotRunningHere, QuotaReached, SourceUnavailable and SourceRefused, and LocalProtocolError
+        for a client id that no client can have.
         """
         self._requests.subscribe(identity, tuple(snapshot)).wait()
 

@@ -18,7 +18,7 @@ from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.model.get_request import GetRequest
-from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.identity import CLIENT_IDS, ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, told
@@ -37,7 +37,6 @@ TIME_MOST_MS = 253_402_300_799_999  # the end of the year 9999, Python's last on
 _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 3600e3, 6: 86400e3}
 _LONGEST_WAIT_MS = 2.0**31 - 1  # 24 days; a longer wait counts as unlimited
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-_SHORT = range(-(2**15), 2**15)
 _SHORT_DIGITS = 5
 
 
@@ -176,7 +175,7 @@ def client_id_of(text: str) -> int:
         raise JavaError("java.lang.NumberFormatException", f'For input string: "{excerpt(text)}"')
     digits = text.lstrip("+-").lstrip("0")  # Python parses at most 4,300 digits, including zeros
     number = int(digits[: _SHORT_DIGITS + 1] or 0) * (-1 if text.startswith("-") else 1)
-    if number not in _SHORT:
+    if number not in CLIENT_IDS:
         raise JavaError("java.lang.NumberFormatException", f'Value out of range. Value:"{excerpt(text)}" Radix:10')
     return number
 

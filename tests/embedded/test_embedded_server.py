@@ -319,6 +319,42 @@ threading.Thread(target=work).start()
     assert len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.parametrize("client_id", ["1001", 1 << 70, -(2**15) - 1, 1001.0, True])
+def test_a_client_id_that_no_client_can_have_was_stored(tmp_path: Path, client_id: object) -> None:
+    """Numbers beyond canal's 16 bits were; a text gave a bare TypeError."""
+    client = ClientIdentity("example", client_id)  # type: ignore[arg-type]  # programs have no type checker
+    with (
+        EmbeddedServer(tmp_path) as server,
+        pytest.raises(LocalProtocolError, match=r"client id .*: expected a whole number, -32768 to 32767"),
+    ):
+        server.subscribe(client)
+
+
+def test_a_call_in_a_forked_process_waited_for_ever(tmp_path: Path) -> None:
+    """The reactor's thread is in the other process. The end of its `with` and `stop` there do nothing."""
+    program = f"""
+import os
+from canal_ha.embedded import EmbeddedServer
+from canal_ha.errors import LocalProtocolError
+
+with EmbeddedServer({str(tmp_path)!r}) as server:
+    child = os.fork()
+    if not child:
+        for call in (lambda: server.destinations, EmbeddedServer({str(tmp_path)!r}).start):
+            try:
+                call()
+            except LocalProtocolError as error:
+                print(error, flush=True)
+        server.stop()
+    else:
+        assert os.waitpid(child, 0)[1] == 0
+        print(server.destinations, flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    told = "the embedded server's thread is in the process that this one was forked from: call it there"
+    assert done.stdout.splitlines() == [told, told, "()"]
+
+
 def test_cursors_in_zookeeper(table: Table, tmp_path: Path, zookeeper: ZooKeeper) -> None:
     """The server runs the destination as a node of the cluster, and gives it back when it stops.
 
