@@ -68,6 +68,13 @@ class CopyPlaces:
     allowed: tuple[str, ...]
     state: str
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The places that the pipeline's file names without wildcards."""
+        if SCHEMA not in self.name:
+            return (self.name,)
+        return tuple(each for each in self.allowed if not glob.has_magic(each))
+
     def place(self, schema: str, table: str) -> str:
         """Return the place of a table's copy. schema, table: of the source. Raises SinkRefused."""
         name = self.name.replace(SCHEMA, schema)

@@ -226,6 +226,30 @@ def test_an_old_process_cannot_commit_behind_a_newer_one(source: Sourced, copies
     equal(source, copies)
 
 
+@pytest.mark.parametrize("missing", [True, False], ids=["missing", "there"])
+def test_a_check_passed_an_account_that_can_write_its_state_alone(copies: SqlCopies, missing: bool) -> None:
+    """It was said at the first commit. A place that a pattern leaves open is not asked for."""
+    user, server = f"u_{copies.database}", copies.server
+    if isinstance(server, PostgreSQL):
+        server.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'w'", f"CREATE SCHEMA {copies.state} AUTHORIZATION {user}")
+        grant = f"GRANT CREATE ON DATABASE postgres TO {user}"
+        if not missing:
+            server.execute(f"CREATE SCHEMA {copies.place}", f"GRANT USAGE ON SCHEMA {copies.place} TO {user}")
+            grant = f"GRANT CREATE ON SCHEMA {copies.place} TO {user}"
+    else:
+        server.execute(f"CREATE USER {user}@'%' IDENTIFIED BY 'w'", f"GRANT ALL ON {copies.state}.* TO {user}@'%'")
+        grant = f"GRANT INSERT ON {copies.place}.* TO {user}@'%'"
+        if not missing:
+            server.execute(f"CREATE DATABASE {copies.place}")
+    login = {"user": user, "password": "w"}
+    with pytest.raises(SinkRefused, match=rf"{user} .*{copies.place}, where copies would be: grant it"):
+        copies.open(**login).check()
+    place = "schemas" if copies.is_postgresql else "databases"
+    assert copies.open(**login, **{place: ["copy_*"]}).check()
+    server.execute(grant)
+    assert copies.open(**login).check()
+
+
 def test_looking_at_the_progress_creates_nothing(source: Sourced, copies: SqlCopies) -> None:
     """Without the tables of the state there is none."""
     assert copies.target.stored(source.destination) == source.progress

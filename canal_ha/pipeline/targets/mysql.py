@@ -69,8 +69,23 @@ class MySQLTarget:
         except pymysql.MySQLError as error:
             raise (TargetUnavailable if passes(error) else SinkRefused)(f"{self._name}: {error}") from error
         with connection:
+            for place in self._places.named:
+                self._check_rights(connection, place)
             version = connection.get_server_info()  # type: ignore[no-untyped-call]  # PyMySQL leaves it untyped
             return f"{version} at {self._options['address']}"
+
+    def _check_rights(self, connection: pymysql.Connection[Any], place: str) -> None:
+        """Raise SinkRefused if the account has no right at all on a database, whether it exists or not."""
+        try:
+            connection.select_db(place)
+        except pymysql.MySQLError as error:
+            if error.args[0] == ER.DBACCESS_DENIED_ERROR:
+                raise SinkRefused(
+                    f"{self._name}: the account {self._options['user']} has no right on the database {place}, where"
+                    " copies would be: grant it SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP"
+                ) from error
+            if error.args[0] != ER.BAD_DB_ERROR:  # the pipeline creates it
+                raise (TargetUnavailable if passes(error) else SinkRefused)(f"{self._name}: {error}") from error
 
     def stored(self, destination: str) -> Progress | None:
         """See PipelineTarget."""

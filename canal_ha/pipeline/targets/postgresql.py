@@ -26,7 +26,15 @@ from canal_ha.pipeline.history import versions
 from canal_ha.pipeline.latest import latest
 from canal_ha.pipeline.passwords import target_password
 from canal_ha.pipeline.portion import Portion
-from canal_ha.pipeline.postgresql_copies import Cursor, PostgreSQLWriter, create_schema, passes, quoted_path, text_of
+from canal_ha.pipeline.postgresql_copies import (
+    Cursor,
+    PostgreSQLWriter,
+    create_schema,
+    identifier,
+    passes,
+    quoted_path,
+    text_of,
+)
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.sql_connections import SqlConnections
 
@@ -66,12 +74,19 @@ class PostgreSQLTarget:
             with self._prepared() as connection:
                 version = connection.info.parameter_status("server_version")
                 encoding = connection.info.parameter_status("server_encoding")
+                wanting = [place for place in self._places.named if not _is_writable(connection, identifier(place))]
         except psycopg.Error as error:
             raise (TargetUnavailable if passes(error) else SinkRefused)(f"{self._name}: {text_of(error)}") from error
         if encoding != "UTF8":
             raise SinkRefused(
                 f"{self._name}: the database {self._options['database']} has the encoding {encoding}, which lacks"
                 " characters of the source: create one with ENCODING 'UTF8'"
+            )
+        if wanting:
+            raise SinkRefused(
+                f"{self._name}: the account {self._options['user']} can write no table of the schema {wanting[0]},"
+                " where copies would be: grant it USAGE and CREATE on the schema, or CREATE on the database if the"
+                " schema is missing"
             )
         return f"PostgreSQL {version} at {self._options['address']}"
 
@@ -227,3 +242,16 @@ class PostgreSQLTarget:
             (*values, *who),
         )
         return True
+
+
+def _is_writable(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> bool:
+    """Return whether the account may create a table in a schema, or add rows to one that is there."""
+    found = connection.execute(
+        "SELECT has_schema_privilege(oid, 'USAGE') AND (has_schema_privilege(oid, 'CREATE') OR EXISTS (SELECT FROM"
+        " pg_class WHERE relnamespace = pg_namespace.oid AND relkind IN ('r', 'p')"
+        " AND has_table_privilege(pg_class.oid, 'INSERT')))"
+        " FROM pg_namespace WHERE nspname = %(schema)s UNION ALL SELECT has_database_privilege(current_database(),"
+        " 'CREATE') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = %(schema)s)",
+        {"schema": schema},
+    ).fetchone()
+    return found == (True,)
