@@ -108,6 +108,10 @@ class ChangeReader:
             self._check(batch)
             yield self._transforms.of(batch.schema, batch.table).batch(batch)
 
+    def merged(self, schema: str, table: str) -> bool:
+        """Return whether a table of the target, whose rows `batches` has yielded, is one that a route merges."""
+        return self._transforms.merged(schema, table)
+
     def rows(self, frames: bytes) -> Iterator[Row]:
         """See Portion.changes."""
         images: dict[tuple[str, str, str], Images] = {}

@@ -65,7 +65,7 @@ class TableTransform:
     @property
     def changes(self) -> bool:
         """Whether anything may differ at the target."""
-        return self.renames or bool(self._rules)
+        return self.renames or self.merges or bool(self._rules)
 
     @property
     def protecting(self) -> frozenset[TransformRule]:
@@ -187,6 +187,7 @@ class Transforms:
         self._keys = keys or {}
         self._plans: dict[Table, TableTransform] = {}
         self._sources: dict[Table, Table] = {}  # of the target's tables
+        self._merged: set[Table] = set()  # of the target
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
@@ -200,6 +201,8 @@ class Transforms:
             plan = self._plan(source)
             target = (plan.schema, plan.table)
             first = self._sources.setdefault(target, source)
+            if plan.merges:
+                self._merged.add(target)
             if first != source and not plan.merges:
                 raise SinkRefused(
                     f"canal: {'.'.join(first)} and {'.'.join(source)} are both {'.'.join(target)} at the target: give"
@@ -210,6 +213,10 @@ class Transforms:
                 self._sources = {target: source}
             self._plans[source] = plan
         return plan
+
+    def merged(self, schema: str, table: str) -> bool:
+        """Return whether a table of the target has come from a route that merges tables."""
+        return (schema, table) in self._merged
 
     def _exposes(self, old: TableTransform, new: Table) -> bool:
         """Return whether a table of the pipeline shows, under another name, a column that is protected now."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.table import TableOptimizer
 from hypothesis import given, settings
@@ -111,7 +112,7 @@ def test_a_portion_that_comes_again_counts_once(tmp_path: Path, mode: Any, torn:
                 raise KeyboardInterrupt
             return super().uri(schema, name)
 
-    dying = Dying(f"{tmp_path}/delta", {}, {}, mode=mode, evolve="evolve")
+    dying = Dying(f"{tmp_path}/delta", {}, {}, pipeline="test", mode=mode, evolve="evolve")
     with pytest.raises(KeyboardInterrupt):
         dying.commit(writer.portion(*entries[:torn], offset=2 + torn))
     assert len(rows(tmp_path)) == 1 + torn // 2
@@ -139,7 +140,7 @@ def test_a_commit_that_fails_behind_an_interrupted_one_doubles_no_row(
     def full(*_: object, **__: object) -> None:
         raise TargetUnavailable("the disk is full")
 
-    target = Failing(f"{tmp_path}/delta", {}, {}, mode="changelog", evolve="evolve")
+    target = Failing(f"{tmp_path}/delta", {}, {}, pipeline="test", mode="changelog", evolve="evolve")
     writer = Writer(target)
     writer.commit(change(1, None, row(1)), change(2, None, row(1), table="u"), offset=2)
     t3, t5, t7 = (change(at, None, row(at)) for at in (3, 5, 7))
@@ -223,7 +224,7 @@ def test_another_writer_is_noticed(tmp_path: Path) -> None:
                 third.commit(offset=9)
             return super().uri(schema, name)
 
-    racing = Writer(Racing(f"{tmp_path}/delta", {}, {}, mode="mirror", evolve="evolve"))
+    racing = Writer(Racing(f"{tmp_path}/delta", {}, {}, pipeline="test", mode="mirror", evolve="evolve"))
     with pytest.raises(TargetUnavailable):
         racing.commit(change(2, None, row(2)), offset=2)
 
@@ -411,9 +412,78 @@ def test_a_source_schema_with_the_name_of_the_own_directory_is_refused(tmp_path:
     assert opened(tmp_path, mode).progress("d") == writer.progress
 
 
+@pytest.mark.parametrize("mode", ["mirror", "scd2", "changelog"])
+def test_a_second_destination_with_a_table_of_the_same_name_is_refused(tmp_path: Path, mode: str) -> None:
+    """Its rows would replace those of the first one, and its deletes remove them."""
+    target = opened(tmp_path, mode)
+    first, second = Writer(target, "a"), Writer(target, "b")
+    first.commit(change(1, None, row(1)), offset=1)
+    with pytest.raises(SinkRefused, match="has the rows of destination a, and destination b has a table of this name"):
+        second.commit(change(1, None, row(1, "y")), offset=1)
+    first.commit(change(2, None, row(2)), offset=2)
+    second.commit(change(3, None, row(1), table="u"), offset=3)
+    assert [each["name"] for each in rows(tmp_path)] == ["x", "x"]
+
+
+def test_a_second_pipeline_with_a_table_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    """Its destination has a progress of its own, so only the table tells."""
+    Writer(opened(tmp_path), "a").commit(change(1, None, row(1)), offset=1)
+    other = open_target(replace(described(tmp_path, {}, "delta"), name="other"))
+    with pytest.raises(SinkRefused, match="belongs to pipeline 'test', and pipeline 'other' would write"):
+        Writer(other, "b").commit(change(1, None, row(1)), offset=1)
+
+
+def test_destinations_that_a_route_merges_share_a_table(tmp_path: Path) -> None:
+    """Also if the route gives the table the name that it has; then TRUNCATE of one leaves the rows, too."""
+    target = opened(tmp_path)
+    merge = [{"route": {"match": "s.t", "to": "s.t", "merge": True}}]
+    first, second = (Writer(target, name, merge) for name in ("a", "b"))
+    first.commit(change(1, None, row(1)), offset=1)
+    second.commit(change(1, None, row(2)), offset=1)
+    first.commit(made.ddl(2, "TRUNCATE TABLE t"), offset=2)
+    assert [each["id"] for each in rows(tmp_path)] == [1, 2]
+
+
+def test_tables_of_earlier_versions_go_on(tmp_path: Path) -> None:
+    """They name no owner: those who have written them become the owners, and no others."""
+    wrote = CommitProperties(app_transactions=[Transaction(f"canal-ha {name} run", 0) for name in "ab"])
+    write_deltalake(f"{tmp_path}/delta/s/t", pa.table({"id": [0], "name": ["x"]}), commit_properties=wrote)
+    target = opened(tmp_path)
+    first, second, third = (Writer(target, name) for name in "abc")
+    with pytest.raises(SinkRefused, match="has rows that this pipeline did not write"):
+        third.commit(change(1, None, row(1)), offset=1)
+    second.commit(change(1, None, row(2)), offset=1)
+    first.commit(change(2, None, row(3)), offset=2)
+    assert [each["id"] for each in rows(tmp_path)] == [0, 2, 3]
+    with pytest.raises(SinkRefused, match="has the rows of destination b, a, and"):
+        third.commit(change(1, None, row(1)), offset=1)
+
+
+@pytest.mark.parametrize("mode", ["mirror", "scd2", "changelog"])
+def test_a_table_with_rows_of_somebody_else_is_refused(tmp_path: Path, mode: str) -> None:
+    """They would stay in the copy, and a TRUNCATE would delete them. The table's owner can allow it."""
+    write_deltalake(f"{tmp_path}/delta/s/t", pa.table({"id": [7], "name": ["theirs"]}))
+    writer = Writer(opened(tmp_path, mode))
+    with pytest.raises(SinkRefused, match="exists and has rows that this pipeline did not write"):
+        writer.commit(change(1, None, row(1)), offset=1)
+    assert rows(tmp_path) == [{"id": 7, "name": "theirs"}]
+
+
+def test_rows_of_somebody_else_are_taken_over_if_the_table_says_so(tmp_path: Path) -> None:
+    """So does an empty table."""
+    for name in ("t", "u"):
+        write_deltalake(f"{tmp_path}/delta/s/{name}", pa.table({"id": [7], "name": ["theirs"]}))
+    ours = {"canal.pipeline": "test"}
+    DeltaTable(f"{tmp_path}/delta/s/t").alter.set_table_properties(ours, raise_if_not_exists=False)
+    DeltaTable(f"{tmp_path}/delta/s/u").delete()
+    Writer(opened(tmp_path)).commit(change(1, None, row(1)), change(2, None, row(1), table="u"), offset=2)
+    assert [each["id"] for each in rows(tmp_path)] == [1, 7]
+    assert [each["id"] for each in rows(tmp_path, "u")] == [1]
+
+
 def test_a_location_is_shown_without_its_login() -> None:
     """Neither what the check says nor its error shows the password."""
-    target = DeltaTables("foo://user:s3cr3t@bucket/x", {}, {}, mode="mirror", evolve="evolve")
+    target = DeltaTables("foo://user:s3cr3t@bucket/x", {}, {}, pipeline="test", mode="mirror", evolve="evolve")
     try:
         said = target.check()
     except SinkRefused as error:

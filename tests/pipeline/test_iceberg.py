@@ -26,6 +26,7 @@ from canal_ha.pipeline import targets
 from canal_ha.pipeline.iceberg import committing
 from canal_ha.pipeline.paths import segment
 from canal_ha.pipeline.portion import Portion
+from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.targets.iceberg import IcebergTarget, open_target
 from tests.pipeline.given import described, portion
 from tests.pipeline.lake_writer import STEP, TABLES, final_rows, options, transaction
@@ -410,6 +411,46 @@ def test_a_table_of_another_pipeline_is_named_with_it(tmp_path: Path) -> None:
     with pytest.raises(SinkRefused, match=r"s\.t belongs to pipeline 'shop', and pipeline 'second' would write"):
         other.commit(of(1, insert(101, 1)))
     assert len(kept(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("mode", ["mirror", "scd2", "changelog"])
+def test_a_second_destination_with_a_table_of_the_same_name_is_refused(tmp_path: Path, mode: Any) -> None:
+    """Its rows would replace those of the first one, and its deletes remove them."""
+    target = opened(tmp_path, mode)
+    target.commit(of(1, insert(101, 1)))
+    target.commit(portion(0, 0, [], destination="e"))
+    with pytest.raises(SinkRefused, match=r"s\.t has the rows of destination d, and destination e has a table of this"):
+        target.commit(of(1, insert(101, 2), destination="e"))
+    target.commit(of(2, insert(1101, 3)))
+    assert [row["id"] for row in kept(tmp_path)] == [1, 3]
+    merge = ChangeReader(
+        lambda schema, table: True, transforms=[{"route": {"match": "s.t", "to": "s.t", "merge": True}}]
+    )
+    target.commit(of(1, insert(101, 2), destination="e", reader=merge))
+    assert [row["id"] for row in kept(tmp_path)] == [1, 2, 3]
+
+
+def test_tables_of_earlier_versions_go_on(tmp_path: Path) -> None:
+    """They name no destination: those who have written them become the owners, and no others."""
+    target = opened(tmp_path)
+    merge = ChangeReader(
+        lambda schema, table: True, transforms=[{"route": {"match": "s.t", "to": "s.t", "merge": True}}]
+    )
+    for name in "def":
+        if name != "d":
+            target.commit(portion(0, 0, [], destination=name))
+        if name != "f":
+            target.commit(of(1, insert(101, ord(name)), destination=name, reader=merge))
+    with table(tmp_path).transaction() as transaction:
+        transaction.remove_properties("canal.destinations", "canal.pipeline")
+    with pytest.raises(
+        SinkRefused, match="has the rows of destination e, d, and destination f has a table of this name"
+    ):
+        target.commit(of(1, insert(101, 1), destination="f"))
+    for name in "de":
+        target.commit(of(2, insert(1101, ord(name) + 10), destination=name))
+    assert [row["id"] for row in kept(tmp_path)] == [100, 101, 110, 111]
+    assert table(tmp_path).properties["canal.destinations"] == '["d", "e"]'
 
 
 def test_a_compaction_by_somebody_else_keeps_the_progress(tmp_path: Path) -> None:

@@ -22,6 +22,17 @@ def table_progress(metadata: TableMetadata, key: str) -> Progress | None:
     return None
 
 
+def writers(metadata: TableMetadata, prefix: str) -> list[str]:
+    """Return the destinations with progress in the snapshots of a table, the newest first. prefix: of the summary."""
+    found = [
+        key.removeprefix(prefix)
+        for snapshot in ancestors_of(metadata.current_snapshot(), metadata)
+        for key in (snapshot.summary.additional_properties if snapshot.summary else {})
+        if key.startswith(prefix)
+    ]
+    return list(dict.fromkeys(found))
+
+
 def known_until(table: Progress | None, target: Progress | None, portion: Progress) -> int | None:
     """Return the number of the position (canal_ha.pipeline.done) up to which a table has a portion's changes.
 

@@ -53,6 +53,7 @@ from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.reading import KEY
 from canal_ha.pipeline.statements import changes_columns, effects
+from canal_ha.pipeline.table_owner import claimed
 from canal_ha.pipeline.targets.delta_history import end_all, take_over
 from canal_ha.pipeline.targets.delta_sql import same_key, values_of
 
@@ -76,6 +77,7 @@ def open_target(description: Description) -> DeltaTables:
         target.options["path"],
         dict(target.options.get("storage", {})),
         description.keys,
+        pipeline=description.name,
         mode=target.mode,
         evolve=target.evolve,
         compact_every=target.options.get("compactEvery", 0),
@@ -88,6 +90,7 @@ class DeltaTables:
     path: directory or URI of the tables.
     storage: delta-rs's options.
     keys: key columns of tables without a primary key.
+    pipeline: its name.
     mode: whether tables are copies, histories of versions, or logs of changes.
     evolve: what to do when a table's columns change.
     compact_every: versions of a table after which its small files become larger ones; 0 for never.
@@ -99,6 +102,7 @@ class DeltaTables:
         storage: dict[str, str],
         keys: Mapping[str, Sequence[str]],
         *,
+        pipeline: str,
         mode: Mode,
         evolve: Evolve,
         compact_every: int = 0,
@@ -107,6 +111,7 @@ class DeltaTables:
         self._where = without_login(self._path)
         self._storage = storage or None
         self.keys = keys
+        self.pipeline = pipeline
         self.mode = mode
         self.evolve = evolve
         self._compact_every = compact_every
@@ -201,9 +206,12 @@ class DeltaTables:
             return uri
         return raw if DeltaTable.is_deltatable(raw, self._storage) else uri
 
-    def create(self, uri: str, rows: pa.Table, commit: CommitProperties) -> None:
-        """Create a table with rows."""
+    def create(self, schema: str, name: str, rows: pa.Table, commit: CommitProperties) -> DeltaTable:
+        """Create the Delta table of a source table with rows; return it."""
+        uri = self.uri(schema, name)
         write_deltalake(uri, rows, mode="error", commit_properties=commit, storage_options=self._storage)
+        found = self._known[uri] = DeltaTable(uri, storage_options=self._storage)
+        return found
 
     def _compact(self, uri: str) -> None:
         """Make larger files of a table's small ones if it is due. The portion is committed, so a failure only waits."""
@@ -250,6 +258,8 @@ class _TableCommit:
         self._target = target
         self._schema = schema
         self._name = name
+        self._destination = portion.destination
+        self._merged = portion.reader.merged(schema, name)
         self._stored = stored
         last = portion.progress.last
         self._newest_ms = portion.progress.newest_ms
@@ -265,8 +275,10 @@ class _TableCommit:
         """Write rows and statements that the table does not have. batches: of this table, in order."""
         target = self._target
         table = target.table(self._schema, self._name)
-        if table is not None and self._came_before(table):
-            return
+        if table is not None:
+            self._claim(table)
+            if self._came_before(table):
+                return
         done = self._torn(table)
         done = self._ahead(table) if done is None else done
         left = [batch for batch in (behind(each, done) for each in batches) if batch.rows.num_rows]
@@ -292,6 +304,26 @@ class _TableCommit:
             return True
         log.warning("delta.rows_may_come_twice", table=f"{self._schema}.{self._name}", portion=self._seq)
         return False
+
+    def _create(self, rows: pa.Table, commit: CommitProperties) -> DeltaTable:
+        table = self._target.create(self._schema, self._name, rows, commit)
+        self._claim(table)
+        return table
+
+    def _claim(self, table: DeltaTable) -> None:
+        """Make a table this destination's. Raises SinkRefused if it is another one's, or somebody else's."""
+        missing = claimed(
+            table.metadata().configuration,
+            self._target.pipeline,
+            self._destination,
+            f"delta: the table {without_login(table.table_uri)}",
+            wrote=lambda: table.transaction_version(self._run) is not None,
+            merges=self._merged,
+            free=lambda: not table.file_uris(),
+        )
+        if missing:
+            once = CommitProperties(max_commit_retries=0)  # a version between may be another destination's claim
+            table.alter.set_table_properties(missing, raise_if_not_exists=False, commit_properties=once)
 
     def _torn(self, table: DeltaTable | None, part: str = "") -> int | None:
         """Return up to where the table has the changes of this commit, which was interrupted behind the table.
@@ -354,7 +386,7 @@ class _TableCommit:
     def _append(self, table: DeltaTable | None, batches: Sequence[TableBatch]) -> None:
         rows = _unified([pa.Table.from_batches([batch.rows]) for batch in batches], self._where)
         if table is None:
-            self._target.create(self._target.uri(self._schema, self._name), rows, self._commit())
+            self._create(rows, self._commit())
             return
         schema = _arrow_schema(table)
         rows = _with_names_of(rows, schema)
@@ -394,8 +426,7 @@ class _TableCommit:
             commit = self._commit() if final else self._properties([])
             if table is None:
                 if len(changes.upserts):
-                    self._target.create(self._target.uri(self._schema, self._name), _plain(changes.upserts), commit)
-                    table = self._target.table(self._schema, self._name)
+                    table = self._create(_plain(changes.upserts), commit)
             elif changes.emptied:
                 self._replace(table, changes, commit)
             else:
@@ -418,8 +449,7 @@ class _TableCommit:
             if table is None:
                 if changes.fields is not None:
                     rows = _plain(pa.concat_tables([changes.begun, changes.read]))
-                    self._target.create(self._target.uri(self._schema, self._name), rows, commit)
-                    table = self._target.table(self._schema, self._name)
+                    table = self._create(rows, commit)
                 continue
             check_columns(_arrow_schema(table).names, self._where)
             new = [sql for sql, at in zip(changes.statements, own, strict=True) if shaped is None or at > shaped]

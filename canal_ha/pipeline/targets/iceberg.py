@@ -36,14 +36,15 @@ from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.done import behind
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.iceberg.committing import TableCommit
-from canal_ha.pipeline.iceberg.positions import known_until, later, table_progress
+from canal_ha.pipeline.iceberg.positions import known_until, later, table_progress, writers
 from canal_ha.pipeline.paths import segment
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.table_owner import DESTINATIONS, PIPELINE, claimed
 
 Identifier = tuple[str, ...]
 
-_SOURCE, _MODE, _PIPELINE = "canal.source", "canal.mode", "canal.pipeline"
+_SOURCE, _MODE = "canal.source", "canal.mode"
 _TRIES = 10  # of the progress, which several processes store in one table
 _FILE_BYTES = 64 << 20  # of a mirror's data files in memory; a changed row costs the writing of its file
 _CATALOG_LIBRARIES = frozenset({"sqlalchemy", "thrift"})  # pyiceberg passes their errors on
@@ -142,13 +143,15 @@ class IcebergTarget:
         key, after = self._key(portion.destination), portion.progress
         reached = table_progress(found.metadata, key) if found is not None else None
         known = known_until(reached, stored, after)
+        if found is not None:
+            self._claim(found, identifier, portion.destination, merges=portion.reader.merged(schema, table))
         if reached is not None and known is not None:
             batches = [left for each in batches if (left := behind(each, known)).rows.num_rows]
             after = later(reached, after)
         usual = {"write.target-file-size-bytes": str(_FILE_BYTES)} if self._mode in ("mirror", "scd2") else {}
 
         def create(columns: pa.Schema) -> Table:
-            mine = {_PIPELINE: self._description.name}
+            mine = {PIPELINE: self._description.name, DESTINATIONS: json.dumps([portion.destination])}
             return self._create(identifier, columns, {**usual, **self._properties, **own, **mine})
 
         commit = TableCommit(self._description, schema, table, found, create, {key: after.to_json()})
@@ -161,18 +164,11 @@ class IcebergTarget:
                 commit.append(batches)
 
     def _load(self, identifier: Identifier, own: dict[str, str], source: str) -> Table | None:
-        """Return a table; None if it does not exist. Raises SinkRefused for one of another pipeline, source or mode."""
+        """Return a table; None if it does not exist. Raises SinkRefused for one of another source or mode."""
         try:
             found = self._catalog.load_table(identifier)
         except NoSuchTableError:
             return None
-        owner = found.properties.get(_PIPELINE, self._description.name)  # earlier versions stored none
-        if owner != self._description.name:
-            raise SinkRefused(
-                f"iceberg: the table {'.'.join(identifier)} belongs to pipeline {owner!r}, and pipeline"
-                f" {self._description.name!r} would write the rows of {source} into it. Give each pipeline a namespace"
-                f" of its own. If {owner!r} no longer exists: drop the table, or set its property {_PIPELINE}"
-            )
         for name, value in own.items():
             if found.properties.get(name) != value:
                 raise SinkRefused(
@@ -181,6 +177,31 @@ class IcebergTarget:
                     " another namespace, drop the table, or set its properties if its rows may be replaced"
                 )
         return found
+
+    def _claim(self, found: Table, identifier: Identifier, destination: str, *, merges: bool) -> None:
+        """Make a table this destination's. Raises SinkRefused if it is another one's, or another pipeline's.
+
+        Earlier versions stored no destination, and at first no pipeline. The snapshots have what they wrote.
+        """
+        properties = {PIPELINE: self._description.name, **found.properties}
+
+        def known() -> list[str]:
+            return writers(found.metadata, self._key(""))
+
+        if DESTINATIONS not in properties and destination not in (others := known()):
+            properties[DESTINATIONS] = json.dumps(others)
+        missing = claimed(
+            properties,
+            self._description.name,
+            destination,
+            f"iceberg: the table {'.'.join(identifier)}",
+            wrote=lambda: destination in known(),
+            merges=merges,
+            free=lambda: True,
+        )
+        if missing:
+            with found.transaction() as transaction:
+                transaction.set_properties(missing)
 
     @property
     def _catalog(self) -> Catalog:
