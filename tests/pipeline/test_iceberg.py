@@ -256,6 +256,24 @@ def test_a_key_of_several_columns_and_types(tmp_path: Path) -> None:
     assert [row["name"] for row in kept(tmp_path)] == ["new", "new", "new", "old"]
 
 
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+@pytest.mark.parametrize("names", [("id", ".id"), ("../k",), ("a.b", "[0]"), ("0", "__row")])
+def test_a_row_goes_only_with_its_own_key_if_a_key_column_has_a_name_like_a_path(
+    tmp_path: Path, mode: Any, names: tuple[str, ...]
+) -> None:
+    """The changed key is one of three that share their first column."""
+    columns: tuple[ColumnSpec, ...] = (*((name, "int(11)", 4, True) for name in names), NAME)
+    images: list[dict[str, Any]] = [
+        {**dict.fromkeys(names, "1"), names[-1]: str(number), "name": "old"} for number in (1, 2, 3)
+    ]
+    target = opened(tmp_path, mode)
+    target.commit(of(1, rows(101, "INSERT", [(None, image) for image in images], columns)))
+    target.commit(of(2, update(1101, images[1], {**images[1], "name": "new"}, *columns)))
+    target.commit(of(3, delete(2101, images[2], *columns)))
+    left = [row for row in kept(tmp_path) if row.get("is_current", True)]
+    assert sorted((row[names[-1]], row["name"]) for row in left) == [(1, "old"), (2, "new")]
+
+
 def test_only_files_with_a_changed_key_are_written_again(tmp_path: Path) -> None:
     """Rows with new keys read no other file; a changed row rewrites its own file only."""
     target = opened(tmp_path)

@@ -127,8 +127,9 @@ class FileRewrite:
         if not len(candidates):
             return []
         rows = fitted(self._read(task, own), keys.schema, self._name)
-        numbered = rows.append_column(_AT, _numbered(len(rows)))
-        found = numbered.join(candidates, keys.schema.names, join_type="left semi")
+        names = [str(at) for at in range(keys.num_columns)]  # a join takes names such as ".id" for paths
+        numbered = rows.rename_columns(names).append_column(_AT, _numbered(len(rows)))
+        found = numbered.join(candidates.rename_columns(names), names, join_type="left semi")
         return list(found.column(_AT).to_pylist())
 
     def _candidates(self, file: DataFile, keys: pa.Table, own: Schema) -> pa.Table:
