@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -247,12 +248,11 @@ class MySQLWriter:
         with self._about(copy):
             self._own(copy)
             names, added = copy.later.pop(0), copy.added.pop(0)
-            end = f"UPDATE {copy.table} SET {TO} = '{{:%Y-%m-%d %H:%M:%S.%f}}', {CURRENT} = 0 WHERE {CURRENT} = 1"
             if changes.ended_at is not None:
-                self._cursor.execute(end.format(changes.ended_at))
+                self._cursor.execute(_ending(copy, changes.ended_at))
             for moment in pc.unique(changes.ends.column(TO)) if changes.ends.num_rows else ():
                 ends = changes.ends.filter(pc.equal(changes.ends.column(TO), moment)).select(list(changes.keys))
-                self._with_keys(copy, f"{end.format(moment.as_py())} AND ", ends, names)
+                self._with_keys(copy, f"{_ending(copy, moment.as_py())} AND ", ends, names)
             if changes.read.num_rows:
                 self._take_over_read(copy, changes, names, added)
             if changes.begun.num_rows:
@@ -597,6 +597,11 @@ class MySQLWriter:
         """Return place and copy's name of each column that the copy has."""
         names = [copy.find(later.get(name.lower(), name)) for name in rows.schema.names]
         return [(place, name) for place, name in enumerate(names) if name is not None]
+
+
+def _ending(copy: _MySQLCopy, moment: datetime) -> str:
+    """Return the statement that ends all current versions of a history."""
+    return f"UPDATE {copy.table} SET {TO} = '{moment:%Y-%m-%d %H:%M:%S.%f}', {CURRENT} = 0 WHERE {CURRENT} = 1"
 
 
 def _same(one: LatestChanges | RowVersions, other: LatestChanges | RowVersions) -> bool:

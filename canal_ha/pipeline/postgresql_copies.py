@@ -138,8 +138,9 @@ class PostgreSQLWriter:
             if fields is not None:
                 self._follow_key(copy, tuple(map(identifier, changes.version_key)))
             if changes.ended_at is not None:
-                end = sql.SQL("UPDATE {} SET {} = %s, {} = false WHERE {}")
-                self._cursor.execute(end.format(copy.table, _TO, _CURRENT, _CURRENT), (changes.ended_at,))
+                end = sql.SQL("UPDATE {} SET {} = {}, {} = false WHERE {}")
+                at = sql.Literal(changes.ended_at)  # no parameter: the table's name can have %
+                self._cursor.execute(end.format(copy.table, _TO, at, _CURRENT, _CURRENT))
             keys = [identifier(key) for key in changes.keys]
             if changes.ends.num_rows:
                 self._set_current(copy, changes.ends, keys, ())

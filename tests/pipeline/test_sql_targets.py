@@ -471,6 +471,22 @@ def test_a_history_follows_a_table_that_changes(source: Sourced, copies: SqlCopi
     assert [bool(row["is_current"]) for row in found if row["id"] == 1] == [False] * 4 + [True]
 
 
+def test_a_history_has_any_name_of_a_table(source: Sourced, copies: SqlCopies) -> None:
+    """TRUNCATE ends the versions of its own table, not those of one whose name looks like it in a format."""
+    target, names = copies.open("scd2"), ("x%y", "x%%y", "a{b", "{}")
+    for name in names:
+        source.execute(f"CREATE TABLE `{name}` (id INT PRIMARY KEY)", f"INSERT INTO `{name}` VALUES (1), (2), (3)")
+        source.execute(f"DELETE FROM `{name}` WHERE id = 1", f"UPDATE `{name}` SET id = 4 WHERE id = 2")
+    target.commit(source.portion())
+    source.execute("TRUNCATE TABLE `x%%y`", "TRUNCATE TABLE `{}`")
+    target.commit(source.portion())
+    found = {name: [row["id"] for row in copies.rows(copies.shown(name)) if row["is_current"]] for name in names}
+    assert found == {"x%y": [3, 4], "x%%y": [], "a{b": [3, 4], "{}": []}
+    source.execute("TRUNCATE TABLE `x%y`", "TRUNCATE TABLE `a{b`")
+    target.commit(source.portion())
+    assert not any(row["is_current"] for name in names for row in copies.rows(copies.shown(name)))
+
+
 @pytest.mark.parametrize(
     "swap", ["DROP COLUMN a; RENAME COLUMN b TO a", "DROP COLUMN a, RENAME COLUMN b TO a", "DROP a; CHANGE b a BIGINT"]
 )
