@@ -47,7 +47,7 @@ from canal_ha.pipeline.history import CURRENT, FROM, POSITION, TO, RowVersions, 
 from canal_ha.pipeline.latest import LatestChanges
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.reading import TYPE
-from canal_ha.pipeline.sql_copies import Owner, SqlCopy, interrupted, lacking, other_key, stopped, taken
+from canal_ha.pipeline.sql_copies import Owner, SqlCopy, interrupted, lacking, other_key, stopped, taken, unwritten
 
 LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 STRICT = f"{LENIENT},STRICT_ALL_TABLES"
@@ -326,8 +326,11 @@ class MySQLWriter:
             for name in (found.place, found.name):
                 self._check_name(found, name)
             with self._about(found):
-                self._check_owner(found)
+                is_new = self._check_owner(found)
                 self._read(found)
+                if is_new and found.columns and self._some(found, "TRUE"):
+                    owner = (*self._mine, found.source)
+                    raise unwritten(self._name, found, self._place_of(found), owner, self._places)
             self._copies[schema, table] = found
         return found
 
@@ -345,7 +348,8 @@ class MySQLWriter:
         names = (copy.place, copy.name)
         return (names[0].lower(), names[1].lower()) if self._ignores_case else names
 
-    def _check_owner(self, copy: _MySQLCopy) -> None:
+    def _check_owner(self, copy: _MySQLCopy) -> bool:
+        """Return whether nobody owns a copy. Raises SinkRefused if another one does."""
         self._cursor.execute(
             f"SELECT pipeline, destination, source FROM {bound(self._places.state)}.copies"
             " WHERE `database` = %s AND `table` = %s",
@@ -359,6 +363,7 @@ class MySQLWriter:
             owner = (pipeline, destination, table)
         if owner is not None and owner != (*self._mine, copy.source):
             raise taken(self._name, copy, self._mine[1], owner, self._places)
+        return owner is None
 
     def _own(self, copy: _MySQLCopy) -> None:
         """Store whose copy it is."""

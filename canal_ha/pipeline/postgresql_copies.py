@@ -35,7 +35,7 @@ from canal_ha.pipeline.history import CURRENT, TO, VERSION_KEY, RowVersions, che
 from canal_ha.pipeline.latest import LatestChanges
 from canal_ha.pipeline.postgresql_types import conversion, postgresql_type
 from canal_ha.pipeline.progress import Progress
-from canal_ha.pipeline.sql_copies import SqlCopy, lacking, other_key, stopped, taken
+from canal_ha.pipeline.sql_copies import SqlCopy, lacking, other_key, stopped, taken, unwritten
 
 CHUNK = 10_000  # rows that are made text at once
 NAME_BYTES = 63  # of an identifier; PostgreSQL cuts longer ones off
@@ -214,12 +214,16 @@ class PostgreSQLWriter:
             place, name = identifier(self._places.place(schema, table)), identifier(table)
             copy = _PostgreSQLCopy(f"{schema}.{table}", place, name)
             with self._about(copy):
-                self._own(copy)
+                is_new = self._own(copy)
                 self._read(copy)
+                if is_new and copy.columns and self._has_rows(copy):
+                    owner = (self._pipeline, self._destination, copy.source)
+                    raise unwritten(self._name, copy, (copy.place, copy.name), owner, self._places)
             found = self._copies[schema, table] = copy
         return found
 
-    def _own(self, copy: _PostgreSQLCopy) -> None:
+    def _own(self, copy: _PostgreSQLCopy) -> bool:
+        """Store whose copy it is; return whether nobody's was known. Raises SinkRefused for another owner."""
         table = sql.Identifier(self._places.state, "copies")
         mine = (self._pipeline, self._destination, copy.source)
         self._cursor.execute(
@@ -230,7 +234,7 @@ class PostgreSQLWriter:
             (copy.place, copy.name, *mine),
         )
         if self._cursor.rowcount:
-            return
+            return True
         self._cursor.execute(
             sql.SQL("SELECT pipeline, destination, source FROM {} WHERE schema = %s AND name = %s").format(table),
             (copy.place, copy.name),
@@ -239,6 +243,7 @@ class PostgreSQLWriter:
         if row is not None and row != mine:
             pipeline, destination, source = row
             raise taken(self._name, copy, self._destination, (pipeline, destination, source), self._places)
+        return False
 
     def _read(self, copy: _PostgreSQLCopy) -> None:
         """Read columns and key."""

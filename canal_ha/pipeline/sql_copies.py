@@ -94,3 +94,20 @@ def taken(target: str, copy: SqlCopy, destination: str, owner: Owner, places: Co
         f' {places.noun}: "copy_{SCHEMA}". If that pipeline or table no longer exists, delete the copy\'s row from'
         f" {places.state}.copies, and the copy"
     )
+
+
+def unwritten(target: str, copy: SqlCopy, place: tuple[str, str], owner: Owner, places: CopyPlaces) -> SinkRefused:
+    """Return the error for rows in a table that no pipeline has written.
+
+    target: its name.
+    place: the copy's names as `copies` has them.
+    owner: that the copy would get.
+    places: where copies are.
+    """
+    row = ", ".join("'" + each.replace("'", "''") + "'" for each in (*place, *owner))
+    return SinkRefused(
+        f"{target}: the table {copy.shown}, into which {copy.source} would go, exists and has rows that no pipeline"
+        f" wrote: they would stay in the copy, or go with a TRUNCATE. Nothing was written. Drop or rename the table, or"
+        f" give the copies another {places.noun}. If the pipeline may change these rows: INSERT INTO"
+        f" {places.state}.copies VALUES ({row})"
+    )

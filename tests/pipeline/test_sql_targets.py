@@ -12,7 +12,7 @@ import pytest
 from canal_ha.client.arrow import TableBatch
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from lab import MariaDB, MySQL, Node, SqlServer, follow
-from lab.postgresql import PostgreSQL
+from lab.postgresql import OWNER, PostgreSQL
 from tests.pipeline.histories import History, shown
 from tests.pipeline.made import Writer
 from tests.pipeline.sourced import NOTHING, Sourced
@@ -360,6 +360,25 @@ def test_two_tables_do_not_meet_in_one(source: Sourced, copies: SqlCopies) -> No
     with pytest.raises(SinkRefused, match=r"which has the rows of .*\.t of destination "):
         elsewhere.commit(replace(portion, destination="other"))
     assert elsewhere.progress("other") == source.first().progress
+
+
+@pytest.mark.parametrize("mode", ["mirror", "scd2", "changelog"])
+def test_a_table_with_rows_that_no_pipeline_wrote_is_refused(source: Sourced, copies: SqlCopies, mode: str) -> None:
+    """They would stay, and a TRUNCATE would delete them. The error has the statement that allows it."""
+    place, table = copies.name(copies.place), copies.table("t")
+    copies.server.execute(f"CREATE {'SCHEMA' if copies.is_postgresql else 'DATABASE'} {place}")
+    copies.server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)", f"INSERT INTO {table} VALUES (7, 7)")
+    if copies.is_postgresql:
+        copies.server.execute(f"ALTER SCHEMA {place} OWNER TO {OWNER}", f"ALTER TABLE {table} OWNER TO {OWNER}")
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 1)")
+    target, portion = copies.open(mode), source.portion()
+    with pytest.raises(SinkRefused, match="exists and has rows that no pipeline wrote") as refused:
+        target.commit(portion)
+    assert copies.rows() == [{"id": 7, "n": 7}]
+    if mode == "mirror":
+        copies.server.execute(str(refused.value).rpartition("these rows: ")[2])
+        target.commit(portion)
+        assert copies.rows() == [{"id": 1, "n": 1}]  # CREATE TABLE has emptied it
 
 
 def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(source: Sourced, copies: SqlCopies) -> None:
