@@ -9,15 +9,28 @@ _sub, _gtid, _ddl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_ha.client.arrow import META
+from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.progress import Progress
 
 CHANGE_KEY = ("_run", "_commit", "_entry", "_row", "_op")
+
+_OWN = frozenset({*CHANGE_KEY, "_ts", "_server", "_journal", "_offset", "_sub", "_gtid", "_ddl"})
+
+
+def check_names(names: Iterable[str], target: str, source: str) -> None:
+    """Raise SinkRefused for a column with a name of ours. target: its name; source: schema.table."""
+    wrong = [name for name in names if name.lower() in _OWN]
+    if wrong:
+        raise SinkRefused(
+            f"{target}: {source} has a column {wrong[0]}, which a changelog needs for itself: give it another name with"
+            " the transform rename, or drop it"
+        )
 
 
 def change_columns(rows: pa.RecordBatch, progress: Progress) -> Iterator[tuple[str, pa.Array]]:

@@ -26,7 +26,7 @@ from canal_ha.client.arrow_types import NTZ, ColumnType, column_type, to_arrow
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.added import Added, added_columns
 from canal_ha.pipeline.cells import literals, statements, value_rows
-from canal_ha.pipeline.change_columns import CHANGE_KEY, change_columns
+from canal_ha.pipeline.change_columns import CHANGE_KEY, change_columns, check_names
 from canal_ha.pipeline.copy_columns import (
     LackingColumn,
     NewColumn,
@@ -209,6 +209,7 @@ class MySQLWriter:
             copy = self._copy(batch.schema, batch.table)
             with self._about(copy):
                 fields = list(batch.rows.schema)[: -len(META)]
+                check_names([field.name for field in fields], self._name, copy.source)
                 if copy.columns:
                     found = steps(copy.columns, (), fields)
                     self._follow(copy, [step for step in found if not isinstance(step, LackingColumn)], (), empty=False)

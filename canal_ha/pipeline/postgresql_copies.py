@@ -17,7 +17,7 @@ from canal_ha.client.arrow_types import ColumnType, to_arrow
 from canal_ha.errors import SinkRefused
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline.cells import copy_rows, has_nul, payload, without_nul
-from canal_ha.pipeline.change_columns import CHANGE_KEY, change_columns
+from canal_ha.pipeline.change_columns import CHANGE_KEY, change_columns, check_names
 from canal_ha.pipeline.copy_columns import (
     LackingColumn,
     NewColumn,
@@ -185,6 +185,7 @@ class PostgreSQLWriter:
         own = batch.rows.num_columns - len(META)
         with self._about(copy):
             fields = list(batch.rows.schema)[:own]
+            check_names([field.name for field in fields], self._name, copy.source)
             if not copy.columns:
                 self._create(
                     copy, _CHANGE_TYPES | {identifier(each.name): self._type(each) for each in fields}, CHANGE_KEY

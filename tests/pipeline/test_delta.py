@@ -403,6 +403,19 @@ def test_what_a_target_cannot_be() -> None:
             open_target(described(Path("/x"), {}, kind, mode))
 
 
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+def test_a_table_can_have_columns_with_names_that_a_merge_uses(tmp_path: Path, mode: str) -> None:
+    """The columns of a MERGE get other names then."""
+    columns = ID, ("_canal_gone", "int(11)", 4, False), ("_Canal_Action", "int(11)", 4, False)
+    images: list[Image] = [{"id": str(at), "_canal_gone": str(at), "_Canal_Action": "9"} for at in range(3)]
+    writer = Writer(opened(tmp_path, mode))
+    writer.commit(*(change(at, None, image, *columns) for at, image in enumerate(images, 1)), offset=3)
+    after = {**images[0], "_canal_gone": "8"}
+    writer.commit(change(4, images[0], after, *columns), change(5, images[1], None, *columns), offset=5)
+    left = [each for each in rows(tmp_path) if each.get("is_current", True)]
+    assert [(each["id"], each["_canal_gone"], each["_Canal_Action"]) for each in left] == [(0, 8, 9), (2, 2, 9)]
+
+
 @pytest.mark.parametrize("mode", ["mirror", "changelog"])
 def test_a_source_schema_with_the_name_of_the_own_directory_is_refused(tmp_path: Path, mode: str) -> None:
     """Its table `d` would share a place with the progress of destination `d`."""

@@ -305,6 +305,16 @@ HOSTILE = (
 )
 
 
+@pytest.mark.parametrize("name", ["_op", "_RUN"])
+def test_a_column_with_a_name_of_a_changelog_is_named(source: Sourced, copies: SqlCopies, name: str) -> None:
+    """The server's own error would say that a column is there twice."""
+    source.execute(f"CREATE TABLE t (id INT PRIMARY KEY, {name} INT)", "INSERT INTO t VALUES (1, 1)")
+    with pytest.raises(
+        SinkRefused, match=rf"\.t has a column {name}, which a changelog needs for itself: give it another"
+    ):
+        copies.open("changelog").commit(source.portion())
+
+
 def test_hostile_names_are_only_names(source: Sourced, copies: SqlCopies) -> None:
     """Of schemas, tables and columns: quotes, paths, placeholders, long ones, and some that differ in case."""
     quoted = {name: "`" + name.replace("`", "``") + "`" for name in HOSTILE}

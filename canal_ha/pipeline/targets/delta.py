@@ -55,7 +55,7 @@ from canal_ha.pipeline.reading import KEY
 from canal_ha.pipeline.statements import changes_columns, effects
 from canal_ha.pipeline.table_owner import claimed
 from canal_ha.pipeline.targets.delta_history import end_all, take_over
-from canal_ha.pipeline.targets.delta_sql import same_key, values_of
+from canal_ha.pipeline.targets.delta_sql import same_key, unused, values_of
 
 _CHECK = ".check"  # no destination has this directory
 _PROPERTY = "canal.progress"
@@ -496,19 +496,20 @@ class _TableCommit:
             write_deltalake(table, upserts, mode="append", schema_mode="merge", commit_properties=once)
             return
         gone = self._in(schema, deletes)
+        is_gone = unused(_GONE, schema.names)
         rows = pa.concat_tables(
             [
-                upserts.append_column(_GONE, pa.repeat(False, len(upserts))),
-                gone.append_column(_GONE, pa.repeat(True, len(gone))),
+                upserts.append_column(is_gone, pa.repeat(False, len(upserts))),
+                gone.append_column(is_gone, pa.repeat(True, len(gone))),
             ],
             promote_options="default",
         )
         match, values = same_key(keys), values_of(upserts.schema.names)
         merge = table.merge(rows, match, source_alias="s", target_alias="t", commit_properties=commit)
-        merge = merge.when_matched_delete(f"s.{_GONE}")
+        merge = merge.when_matched_delete(f"s.{is_gone}")
         if len(upserts):
-            merge = merge.when_matched_update(values, f"NOT s.{_GONE}").when_not_matched_insert(
-                values, f"NOT s.{_GONE}"
+            merge = merge.when_matched_update(values, f"NOT s.{is_gone}").when_not_matched_insert(
+                values, f"NOT s.{is_gone}"
             )
         merge.execute()
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from canal_ha.pipeline.history import CURRENT, POSITION, TO, VERSION_KEY
-from canal_ha.pipeline.targets.delta_sql import same_key, values_of
+from canal_ha.pipeline.targets.delta_sql import same_key, unused, values_of
 
 _ACTION = "_canal_action"
 _END, _BEGIN, _READ = 0, 1, 2
@@ -31,15 +31,16 @@ def take_over(
     commit: properties of the commit.
     """
     ends, begun, read = rows
+    does = unused(_ACTION, begun.schema.names)
     parts = [
-        each.append_column(_ACTION, pa.repeat(pa.scalar(action, pa.int8()), len(each)))
+        each.append_column(does, pa.repeat(pa.scalar(action, pa.int8()), len(each)))
         for each, action in ((ends, _END), (begun, _BEGIN), (read, _READ))
     ]
     given = pa.concat_tables(parts, promote_options="default")
-    match = f"t.{CURRENT} = true AND s.{_ACTION} <> {_BEGIN} AND {same_key(keys)}"
+    match = f"t.{CURRENT} = true AND s.{does} <> {_BEGIN} AND {same_key(keys)}"
     columns = begun.schema.names
     fresh = values_of([name for name in columns if name not in VERSION_KEY])
     merge = table.merge(given, match, source_alias="s", target_alias="t", commit_properties=commit)
-    merge = merge.when_matched_update({TO: f"s.{TO}", CURRENT: "false"}, f"s.{_ACTION} = {_END}")
-    merge = merge.when_matched_update(fresh, f"s.{_ACTION} = {_READ}")
+    merge = merge.when_matched_update({TO: f"s.{TO}", CURRENT: "false"}, f"s.{does} = {_END}")
+    merge = merge.when_matched_update(fresh, f"s.{does} = {_READ}")
     merge.when_not_matched_insert(values_of(columns), f"s.{POSITION} IS NOT NULL").execute()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def quoted(name: str) -> str:
@@ -18,3 +18,11 @@ def same_key(keys: Sequence[str]) -> str:
 def values_of(names: Sequence[str]) -> dict[str, str]:
     """Return columns of `t` with the values that `s` has for them."""
     return {quoted(name): f"s.{quoted(name)}" for name in names}
+
+
+def unused(name: str, names: Iterable[str]) -> str:
+    """Return a name for a column beside others: this one, or it with underscores behind it."""
+    used = {each.lower() for each in names}
+    while name.lower() in used:
+        name += "_"
+    return name
