@@ -181,7 +181,7 @@ def test_a_portion_of_an_unknown_server_that_comes_again_counts_once(tmp_path: P
     writer.target.commit(first)
     writer.progress = first.progress
     entries = [change(2, row(1), row(1, "b")), change(3, None, row(3), table="u")]
-    dying = Dying(f"{tmp_path}/delta", {}, {}, mode=mode, evolve="evolve")
+    dying = Dying(f"{tmp_path}/delta", {}, {}, pipeline="test", mode=mode, evolve="evolve")
     with pytest.raises(KeyboardInterrupt):
         dying.commit(unnamed(writer, *entries, offset=3))
     again = Writer(opened(tmp_path, mode))
