@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.targets import open_target
-from canal_ha.pipeline.targets.target import PipelineTarget
+from canal_ha.pipeline.targets.target import PipelineTarget, TableTarget
 from canal_ha.pipeline.transforms import Transforms
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 CONNECT_TIMEOUT_S = 5.0
+_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ def check(description: Description) -> Iterator[PartReport]:
         for name in names if not reached.problem else ():
             state = _state(description, options, target, name)
             yield PartReport("progress", f"{name}: {state.says}", state.problem)
+        if isinstance(target, TableTarget):
+            yield from _tables(description, target, names)
     except CanalError as error:
         yield PartReport("target", description.target.kind, str(error))
     finally:
@@ -148,12 +151,33 @@ def placed(description: Description) -> list[tuple[str, str]]:
     found = []
     for pattern in description.tables:
         schema, _, table = pattern.partition(".")
-        if not set(pattern) & set("*?[") and table:
+        if not set(pattern) & _WILDCARDS and table:
             place = transforms.of(schema, table)
             found.append((pattern, f"{place.schema}.{place.table}"))
         else:
             found.append((pattern, "" if renames else pattern))
     return found
+
+
+def _tables(description: Description, target: TableTarget, names: Sequence[str]) -> Iterator[PartReport]:
+    """Report the tables of the target that no destination may write, as far as `tables` has whole names of theirs.
+
+    Which destination has a table is not known: one that may write it is enough.
+    """
+    transforms = Transforms(description.transforms, description.keys)
+    for pattern in description.tables:
+        schema, _, table = pattern.partition(".")
+        if set(pattern) & _WILDCARDS or not table:
+            continue
+        problems = []
+        for name in names:
+            try:
+                plan = transforms.of(schema, table)
+                target.check_table(name, plan.schema, plan.table, merges=plan.merges)
+            except CanalError as error:
+                problems.append(str(error))
+        if problems and len(problems) == len(names):
+            yield PartReport("table", pattern, problems[0])
 
 
 def _writable(state: str) -> PartReport:

@@ -141,6 +141,10 @@ class MySQLWriter:
         """Whether the plan has statements that commit separately."""
         return any(copy.ddl for copy in self._copies.values())
 
+    def check_copy(self, schema: str, table: str) -> None:
+        """Check that the copy of a table may be written. Raises SinkRefused and PyMySQL's errors."""
+        self._copy(schema, table)
+
     def plan_mirror(self, changes: Sequence[LatestChanges]) -> None:
         """Find how the columns of the copies change. Raises SinkRefused and PyMySQL's errors."""
         for at, each in enumerate(changes):

@@ -102,6 +102,10 @@ class PostgreSQLWriter:
         self._destination = destination
         self._copies: dict[tuple[str, str], _PostgreSQLCopy] = {}
 
+    def check_copy(self, schema: str, table: str) -> None:
+        """Check that the copy of a table may be written. Raises SinkRefused and psycopg's errors."""
+        self._copy(schema, table)
+
     def mirror(self, changes: LatestChanges) -> None:
         """Let the copy of a table take over changes. Raises SinkRefused and psycopg's errors."""
         copy = self._copy(changes.schema, changes.table)

@@ -10,6 +10,7 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import SinkRefused
+from canal_ha.pipeline import inspection
 from canal_ha.pipeline.description import Description
 from lab import MySQL, Node, follow
 from lab.ports import LOOPBACK
@@ -70,3 +71,22 @@ def test_a_second_pipeline_with_the_same_target_misses_no_rows_but_names_the_fir
         run_once(first)
         if kind == "copies":
             assert len(copied(tmp_path / kind, name)) == 2
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "mysql"])
+def test_a_check_tells_a_table_of_another_pipeline(kind: str, mysql: MySQL, database: str, tmp_path: Path) -> None:
+    """Without a run, and only if the pipeline names the table and no destination of it may write it."""
+    name = create(mysql, database)
+    mysql.execute(f"CREATE DATABASE {database}x", f"CREATE TABLE {database}x.t (id INT PRIMARY KEY)")
+    with Node({database: follow(mysql), f"{database}x": follow(mysql)}) as node:
+        first, second = pipelines(kind, mysql, node, database, tmp_path, ("one", "two"), (name, name))
+        mysql.execute(f"INSERT INTO {name} (id) VALUES (1)")
+        assert not [part for part in inspection.check(first) if part.problem]
+        run_once(first)
+        assert not [part for part in inspection.check(first) if part.problem]
+        both = replace(first, source={**first.source, "destination": f"{database}x,{database}"})
+        assert not [part for part in inspection.check(both) if part.problem]
+        other = replace(second, source={**second.source, "destination": f"{database}x"})
+        [found] = [part for part in inspection.check(other) if part.problem]
+        assert (found.part, found.says) == ("table", name)
+        assert "pipeline 'one'" in found.problem or "from pipeline one" in found.problem

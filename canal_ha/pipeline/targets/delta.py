@@ -185,7 +185,30 @@ class DeltaTables:
     def close(self) -> None:
         """Do nothing: nothing stays open."""
 
+    def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
+        """See TableTarget."""
+        with _errors(self._where):
+            found, stored = self.table(schema, table), self.stored(destination)
+            if found is not None:
+                self.claimed(found, destination, "" if stored is None else _run(destination, stored), merges=merges)
+
     # ---- for _TableCommit
+
+    def claimed(self, table: DeltaTable, destination: str, run: str, *, merges: bool) -> dict[str, str]:
+        """Return the properties that make a table a destination's. Raises SinkRefused if it is not for its rows.
+
+        run: name of the transactions of its run.
+        merges: a route with `merge: true` leads to the table.
+        """
+        return claimed(
+            table.metadata().configuration,
+            self.pipeline,
+            destination,
+            f"delta: the table {without_login(table.table_uri)}",
+            wrote=lambda: table.transaction_version(run) is not None,
+            merges=merges,
+            free=lambda: not table.file_uris(),
+        )
 
     def table(self, schema: str, name: str) -> DeltaTable | None:
         """Return the Delta table of a source table, at its newest version; None if there is none."""
@@ -265,7 +288,7 @@ class _TableCommit:
         self._newest_ms = portion.progress.newest_ms
         self._seq = portion.progress.seq
         self._number = number_of(last)
-        self._run = f"canal-ha {portion.destination} {portion.progress.run}"
+        self._run = _run(portion.destination, portion.progress)
         self._place = binlog_of(last)
         self._binlog = f"{self._run} {self._place}" if last.server else ""
         self._digest = int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
@@ -312,15 +335,7 @@ class _TableCommit:
 
     def _claim(self, table: DeltaTable) -> None:
         """Make a table this destination's. Raises SinkRefused if it is another one's, or somebody else's."""
-        missing = claimed(
-            table.metadata().configuration,
-            self._target.pipeline,
-            self._destination,
-            f"delta: the table {without_login(table.table_uri)}",
-            wrote=lambda: table.transaction_version(self._run) is not None,
-            merges=self._merged,
-            free=lambda: not table.file_uris(),
-        )
+        missing = self._target.claimed(table, self._destination, self._run, merges=self._merged)
         if missing:
             once = CommitProperties(max_commit_retries=0)  # a version between may be another destination's claim
             table.alter.set_table_properties(missing, raise_if_not_exists=False, commit_properties=once)
@@ -637,6 +652,11 @@ class _TableCommit:
     @property
     def _where(self) -> str:
         return f"{self._schema}.{self._name}"
+
+
+def _run(destination: str, progress: Progress) -> str:
+    """Return the name of the application transactions of a destination's run."""
+    return f"canal-ha {destination} {progress.run}"
 
 
 def _renamed(rows: pa.Table, alter: AlterTable) -> pa.Table:

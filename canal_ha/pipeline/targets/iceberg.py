@@ -123,6 +123,14 @@ class IcebergTarget:
                 self._commit_table(identifier, schema, table, batches, portion, stored)
         self._store(portion)
 
+    def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
+        """See TableTarget."""
+        identifier = self._identifier(schema, table)
+        with self._failures(".".join(identifier)):
+            found = self._load(identifier, self._own(schema, table), f"{schema}.{table}")
+            if found is not None:
+                self._claimed(found, identifier, destination, merges)
+
     def close(self) -> None:
         """See PipelineTarget."""
         for catalog in self._catalogs.values():
@@ -138,13 +146,16 @@ class IcebergTarget:
         stored: Progress | None,
     ) -> None:
         """Write what the table does not have yet. stored: the target's progress."""
-        own = {_SOURCE: json.dumps([schema, table]), _MODE: self._mode}
+        own = self._own(schema, table)
         found = self._load(identifier, own, f"{schema}.{table}")
         key, after = self._key(portion.destination), portion.progress
         reached = table_progress(found.metadata, key) if found is not None else None
         known = known_until(reached, stored, after)
         if found is not None:
-            self._claim(found, identifier, portion.destination, merges=portion.reader.merged(schema, table))
+            missing = self._claimed(found, identifier, portion.destination, portion.reader.merged(schema, table))
+            if missing:
+                with found.transaction() as transaction:
+                    transaction.set_properties(missing)
         if reached is not None and known is not None:
             batches = [left for each in batches if (left := behind(each, known)).rows.num_rows]
             after = later(reached, after)
@@ -163,6 +174,9 @@ class IcebergTarget:
             case _:
                 commit.append(batches)
 
+    def _own(self, schema: str, table: str) -> dict[str, str]:
+        return {_SOURCE: json.dumps([schema, table]), _MODE: self._mode}
+
     def _load(self, identifier: Identifier, own: dict[str, str], source: str) -> Table | None:
         """Return a table; None if it does not exist. Raises SinkRefused for one of another source or mode."""
         try:
@@ -178,8 +192,8 @@ class IcebergTarget:
                 )
         return found
 
-    def _claim(self, found: Table, identifier: Identifier, destination: str, *, merges: bool) -> None:
-        """Make a table this destination's. Raises SinkRefused if it is another one's, or another pipeline's.
+    def _claimed(self, found: Table, identifier: Identifier, destination: str, merges: bool) -> dict[str, str]:
+        """Return the properties that make a table a destination's. Raises SinkRefused if it is not for its rows.
 
         Earlier versions stored no destination, and at first no pipeline. The snapshots have what they wrote.
         """
@@ -190,7 +204,7 @@ class IcebergTarget:
 
         if DESTINATIONS not in properties and destination not in (others := known()):
             properties[DESTINATIONS] = json.dumps(others)
-        missing = claimed(
+        return claimed(
             properties,
             self._description.name,
             destination,
@@ -199,9 +213,6 @@ class IcebergTarget:
             merges=merges,
             free=lambda: True,
         )
-        if missing:
-            with found.transaction() as transaction:
-                transaction.set_properties(missing)
 
     @property
     def _catalog(self) -> Catalog:

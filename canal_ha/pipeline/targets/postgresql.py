@@ -123,6 +123,15 @@ class PostgreSQLTarget:
                 for batch in batches:
                     writer.append(batch, portion.progress)
 
+    def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
+        """See TableTarget. A copy has one destination, whatever a route merges."""
+        with (
+            self._connected(destination) as connection,
+            connection.transaction(force_rollback=True),
+            connection.cursor() as cursor,
+        ):
+            PostgreSQLWriter(cursor, self._name, self._description, self._places, destination).check_copy(schema, table)
+
     def close(self) -> None:
         """See PipelineTarget."""
         self._connections.close()

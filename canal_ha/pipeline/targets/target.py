@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
@@ -39,6 +39,19 @@ class PipelineTarget(Protocol):
 
     def close(self) -> None:
         """Release connections and files."""
+
+
+@runtime_checkable
+class TableTarget(Protocol):
+    """A target that writes only into tables of its own."""
+
+    def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
+        """Check that a table may get rows of a destination, if it exists. Changes nothing.
+
+        schema, table: its names, after the transforms.
+        merges: a route with `merge: true` leads to it.
+        Raises SinkRefused and TargetUnavailable.
+        """
 
 
 def wants_exact(target: PipelineTarget) -> bool:
