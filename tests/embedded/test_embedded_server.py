@@ -411,7 +411,7 @@ def test_on_an_event_loop(table: Table, tmp_path: Path) -> None:
                 await server.ack(table.client, message.id)
             await writing
             await server.rollback(table.client)
-            assert not await server.get(table.client)
+            assert not ids(await server.get(table.client))  # the end of the last transaction may be left
             last = asyncio.create_task(server.get_without_ack(table.client, 1000, 0))
             await asyncio.sleep(0.3)
         with pytest.raises(NotRunningHere):
