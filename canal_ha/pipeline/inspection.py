@@ -22,7 +22,7 @@ from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.targets import open_target
-from canal_ha.pipeline.targets.target import PipelineTarget, TableTarget
+from canal_ha.pipeline.targets.target import OwnedTables, PipelineTarget
 from canal_ha.pipeline.transforms import Transforms
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -111,7 +111,7 @@ def check(description: Description) -> Iterator[PartReport]:
         for name in names if not reached.problem else ():
             state = _state(description, options, target, name)
             yield PartReport("progress", f"{name}: {state.says}", state.problem)
-        if isinstance(target, TableTarget):
+        if isinstance(target, OwnedTables):
             yield from _tables(description, target, names)
     except CanalError as error:
         yield PartReport("target", description.target.kind, str(error))
@@ -159,7 +159,7 @@ def placed(description: Description) -> list[tuple[str, str]]:
     return found
 
 
-def _tables(description: Description, target: TableTarget, names: Sequence[str]) -> Iterator[PartReport]:
+def _tables(description: Description, target: OwnedTables, names: Sequence[str]) -> Iterator[PartReport]:
     """Report the tables of the target that no destination may write, as far as `tables` has whole names of theirs.
 
     Which destination has a table is not known: one that may write it is enough.

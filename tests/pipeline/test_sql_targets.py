@@ -11,7 +11,7 @@ import pytest
 
 from canal_ha.client.arrow import TableBatch
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
-from canal_ha.pipeline.targets.target import TableTarget
+from canal_ha.pipeline.targets.target import OwnedTables
 from lab import MariaDB, MySQL, Node, SqlServer, follow
 from lab.postgresql import OWNER, PostgreSQL
 from tests.pipeline.histories import History, shown
@@ -386,7 +386,7 @@ def test_a_table_with_rows_that_no_pipeline_wrote_is_refused(source: Sourced, co
     with pytest.raises(SinkRefused, match="exists and has rows that no pipeline wrote") as refused:
         target.commit(portion)
     assert copies.rows() == [{"id": 7, "n": 7}]
-    assert isinstance(target, TableTarget)
+    assert isinstance(target, OwnedTables)
     with pytest.raises(SinkRefused, match="exists and has rows that no pipeline wrote"):
         target.check_table(source.destination, source.database, "t", merges=False)
     if mode == "mirror":

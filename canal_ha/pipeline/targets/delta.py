@@ -186,7 +186,7 @@ class DeltaTables:
         """Do nothing: nothing stays open."""
 
     def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
-        """See TableTarget."""
+        """See OwnedTables."""
         with _errors(self._where):
             found, stored = self.table(schema, table), self.stored(destination)
             if found is not None:

@@ -124,7 +124,7 @@ class IcebergTarget:
         self._store(portion)
 
     def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
-        """See TableTarget."""
+        """See OwnedTables."""
         identifier = self._identifier(schema, table)
         with self._failures(".".join(identifier)):
             found = self._load(identifier, self._own(schema, table), f"{schema}.{table}")

@@ -144,7 +144,7 @@ class MySQLTarget:
         return (batch for batch in portion.batches(dates_as_text=True) if batch.table)
 
     def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
-        """See TableTarget. A copy has one destination, whatever a route merges."""
+        """See OwnedTables. A copy has one destination, whatever a route merges."""
         with self._connected(destination) as connection, connection.cursor() as cursor:
             MySQLWriter(cursor, self._name, self._description, self._places, destination).check_copy(schema, table)
 

@@ -124,7 +124,7 @@ class PostgreSQLTarget:
                     writer.append(batch, portion.progress)
 
     def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
-        """See TableTarget. A copy has one destination, whatever a route merges."""
+        """See OwnedTables. A copy has one destination, whatever a route merges."""
         with (
             self._connected(destination) as connection,
             connection.transaction(force_rollback=True),

@@ -42,7 +42,7 @@ class PipelineTarget(Protocol):
 
 
 @runtime_checkable
-class TableTarget(Protocol):
+class OwnedTables(Protocol):
     """A target that writes only into tables of its own."""
 
     def check_table(self, destination: str, schema: str, table: str, *, merges: bool) -> None:
