@@ -87,15 +87,9 @@ def start(
     **client: Any,
 ) -> None:
     """Begin a snapshot. The client id must be subscribed."""
-    conditions = _conditions(tables, where)
+    wanted = _wanted(tables, where, without_key, connections, rows_per_second)
     snapshots = _snapshots(**client)
-    state = snapshots.start(
-        tables,
-        conditions,
-        without_key=without_key,
-        connections=connections or 0,
-        rows_per_second=rows_per_second or 0,
-    )
+    state = snapshots.start(**wanted)
     click.echo(snapshot_line(state))
     _tell_alone(snapshots, state)
     if watch:
@@ -117,15 +111,8 @@ def add(
 
     A snapshot that runs keeps its connections and its rows a second.
     """
-    conditions = _conditions(tables, where)
-    state = _snapshots(**client).add(
-        tables,
-        conditions,
-        without_key=without_key,
-        connections=connections or 0,
-        rows_per_second=rows_per_second or 0,
-    )
-    click.echo(snapshot_line(state))
+    wanted = _wanted(tables, where, without_key, connections, rows_per_second)
+    click.echo(snapshot_line(_snapshots(**client).add(**wanted)))
 
 
 @command.command()
@@ -174,6 +161,23 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
         _watch(snapshots)
     if state["phase"] == "failed":
         raise SystemExit(1)
+
+
+def _wanted(
+    tables: Sequence[str],
+    where: Sequence[str],
+    without_key: bool,
+    connections: int | None,
+    rows_per_second: int | None,
+) -> dict[str, Any]:
+    """Return the arguments of ClientSnapshot's start and add for `_reading_options`. Raises UsageError."""
+    return {
+        "tables": tables,
+        "where": _conditions(tables, where),
+        "without_key": without_key,
+        "connections": connections or 0,
+        "rows_per_second": rows_per_second or 0,
+    }
 
 
 def _conditions(tables: Sequence[str], where: Sequence[str]) -> dict[str, str]:

@@ -54,14 +54,7 @@ class ClientSnapshot:
         connections: that read side by side; 0: as the destination is configured.
         rows_per_second: at most, on average; 0: as the destination is configured.
         """
-        return self._ask(
-            "start",
-            tables=list(tables),
-            where=dict(where or {}),
-            without_key=without_key,
-            connections=connections,
-            rows_per_s_most=rows_per_second,
-        )
+        return self._read("start", tables, where, without_key, connections, rows_per_second)
 
     def add(
         self,
@@ -76,14 +69,7 @@ class ClientSnapshot:
 
         The arguments are those of `start`. A snapshot that runs keeps its connections and its rows a second.
         """
-        return self._ask(
-            "add",
-            tables=list(tables),
-            where=dict(where or {}),
-            without_key=without_key,
-            connections=connections,
-            rows_per_s_most=rows_per_second,
-        )
+        return self._read("add", tables, where, without_key, connections, rows_per_second)
 
     def pause(self) -> dict[str, Any]:
         """Stop reading rows; changes keep flowing."""
@@ -135,6 +121,25 @@ class ClientSnapshot:
         """Return the node's status of the destination; None if another node runs it."""
         found = fetch(self._url, self._access)["destinations"]
         return next((each for each in found if each["destination"] == self.destination), None)
+
+    def _read(
+        self,
+        action: str,
+        tables: Sequence[str],
+        where: Mapping[str, str] | None,
+        without_key: bool,
+        connections: int,
+        rows_per_second: int,
+    ) -> dict[str, Any]:
+        """Ask for tables to be read. action: start or add."""
+        return self._ask(
+            action,
+            tables=list(tables),
+            where=dict(where or {}),
+            without_key=without_key,
+            connections=connections,
+            rows_per_s_most=rows_per_second,
+        )
 
     def _ask(self, action: str, **more: Any) -> dict[str, Any]:
         body = {"client_id": self.client_id, "action": action, **more}
