@@ -8,10 +8,9 @@ from collections.abc import Callable
 import click
 
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.own_snapshot import failure, has_failed, snapshot_of
 from canal_ha.errors import CanalError
 from canal_ha.model.excerpt import message
-from canal_ha.pipeline.access import snapshot_of
-from canal_ha.pipeline.failed_snapshot import failure, has_failed
 
 LOOK_S = 5.0
 

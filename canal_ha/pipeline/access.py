@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from canal_ha import logs
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.failover import FailureKind
+from canal_ha.client.own_snapshot import snapshot_of
 from canal_ha.client.refusals import kind_of
 from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused, SnapshotRefused, TableMissing
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, SnapshotState
+from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.progress import Progress
@@ -247,10 +247,3 @@ def filter_of(description: Description, options: SourceOptions) -> str:
         return options.filter
     words = {"*": ".*", "?": ".", ".": r"\.", "$": r"\$", "-": r"\-"}
     return ",".join("".join(words.get(letter, letter) for letter in pattern) for pattern in description.tables)
-
-
-def snapshot_of(cursor: LogPosition | None) -> SnapshotState | None:
-    """Return the last snapshot of the client that has this cursor; None if there is none."""
-    with suppress(ValueError):
-        return SnapshotState.from_text(cursor.snapshot) if cursor is not None else None
-    return None

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_ha import logs
+from canal_ha.client.own_snapshot import failure, has_failed, snapshot_of
 from canal_ha.errors import (
     CanalError,
     ConnectionLost,
@@ -41,11 +42,9 @@ from canal_ha.errors import (
 from canal_ha.model import excerpt
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
-from canal_ha.pipeline.access import snapshot_of
 from canal_ha.pipeline.cursor import begins_anew, judge, may_be_another_binlog, unclear
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.digests import KeptDigests
-from canal_ha.pipeline.failed_snapshot import failure, has_failed
 from canal_ha.pipeline.intake import Intake, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.portion import Portion

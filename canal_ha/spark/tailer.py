@@ -21,6 +21,7 @@ from typing import Protocol
 from canal_ha import logs
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
+from canal_ha.client.own_snapshot import failure, has_failed, snapshot_of
 from canal_ha.errors import (
     CanalError,
     ConnectorStopped,
@@ -31,8 +32,7 @@ from canal_ha.errors import (
 )
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
-from canal_ha.pipeline.access import connector_beside, snapshot_of
-from canal_ha.pipeline.failed_snapshot import failure, has_failed
+from canal_ha.pipeline.access import connector_beside
 from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.redelivery import Spooled, server_of

@@ -1,11 +1,20 @@
-"""What a consumer says about a snapshot that has failed. Pure."""
+"""The last snapshot of a client, and what a consumer says if it has failed. Pure."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from shlex import quote
 
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+
+
+def snapshot_of(cursor: LogPosition | None) -> SnapshotState | None:
+    """Return the last snapshot of the client that has this cursor; None if there is none."""
+    with suppress(ValueError):
+        return SnapshotState.from_text(cursor.snapshot) if cursor is not None else None
+    return None
 
 
 def has_failed(state: SnapshotState | None) -> bool:
