@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from canal_ha.errors import SnapshotRefused
@@ -107,23 +108,7 @@ class SnapshotState:
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
         """Return the state; None for "". Raises ValueError for a text that `text` did not make."""
-        if not text:
-            return None
-        try:
-            body = json.loads(text)
-            key = _texts(body.pop("key", ()))
-            ranges = tuple(_range(each) for each in body.get("ranges", ()))
-            return cls(
-                **{
-                    **body,
-                    "tables": _texts(body["tables"]),
-                    "ranges": ranges or ((SnapshotRange(body.get("table", 0), key),) if key else ()),
-                    "phase": SnapshotPhase(body["phase"]),
-                    "left_out": _texts(body.get("left_out", ())),
-                }
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"not the state of a snapshot: {error}") from error
+        return _state_of(text) if text else None
 
     @property
     def text(self) -> str:
@@ -233,6 +218,8 @@ class SnapshotState:
 
     def without_attempt(self) -> SnapshotState:
         """Return the state for a table with a key. The rows of an attempt that has not ended are void."""
+        if not self.attempt:
+            return self
         return replace(self, rows=self.rows - self.attempt_rows, attempt=0, attempt_rows=0)
 
     def piece_id(self, number: int) -> str:
@@ -465,6 +452,25 @@ def told(stored: str) -> str:
     """
     state = read(stored)
     return replace(state, ranges=(), left_out=()).text if state else ""
+
+
+@lru_cache(maxsize=8)  # an ACK asks several times for the same state
+def _state_of(text: str) -> SnapshotState:
+    try:
+        body = json.loads(text)
+        key = _texts(body.pop("key", ()))
+        ranges = tuple(_range(each) for each in body.get("ranges", ()))
+        return SnapshotState(
+            **{
+                **body,
+                "tables": _texts(body["tables"]),
+                "ranges": ranges or ((SnapshotRange(body.get("table", 0), key),) if key else ()),
+                "phase": SnapshotPhase(body["phase"]),
+                "left_out": _texts(body.get("left_out", ())),
+            }
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"not the state of a snapshot: {error}") from error
 
 
 def _texts(value: Any) -> tuple[str, ...]:
