@@ -111,15 +111,19 @@ def killed(kind: str, origin: MySQL, database: str, directory: Path, times: int)
     random, name = Random(times), create(origin, database)
     begin = origin.position()
     with copied(kind, database, directory) as (target, options, rows), Node({database: follow(origin)}) as node:
-        own = source(node, database)
-        pipeline: Description = described(directory, own, target, "scd2", tables=(name,), **options)
+
+        def pipeline_with(**more: object) -> Description:
+            own = source(node, database, **more)
+            return described(directory, own, target, "scd2", tables=(name,), **options)
+
+        pipeline = pipeline_with()
         run_once(pipeline)
         with writing(origin, name):
             for _ in range(times):
                 with Pipeline(pipeline) as process:
                     time.sleep(1.2 + random.random())
                     process.process.kill()
-        run_once(pipeline)
+        run_once(pipeline_with(segmentBytes=1 << 20))  # hundreds of small commits would take minutes
         expected = logged(origin, name, begin)
         assert len(expected) > 100
         assert shown(rows()) == expected
