@@ -190,6 +190,12 @@ def _embedded_status(described: Description) -> int:
     failed = bool(refused)
     for line in refused.splitlines():
         _say(f"{described.name}: alarm: the running pipeline did not take the file over: {line}")
+    note = _part("run_note").read(described.state)
+    if note is not None:
+        failed |= bool(note.problem)
+        _say(f"{described.name}: {note.says}")
+        for destination, snapshot in note.snapshots.items():
+            _say(f"{described.name}: {destination}: snapshot {snapshot}")
     for state in _part("inspection").status(described):
         failed |= bool(state.problem)
         _say(f"{described.name}: {state.destination}: {state.says}")
@@ -257,7 +263,7 @@ class _Shown:
         for state in states:
             at, before = self._printed.get(state.destination, (0.0, None))
             news = before is None or (state.waiting != before.waiting)
-            moved = before is not None and state.commits != before.commits
+            moved = before is not None and (state.commits, state.snapshot) != (before.commits, before.snapshot)
             if news or (moved and self._clock() - at >= SHOW_S):
                 self._print(state)
 
@@ -270,7 +276,8 @@ class _Shown:
     def _print(self, state: FlowState) -> None:
         lag = f", {state.lag_s:.1f} s behind" if state.lag_s > 0 else ""
         place = f" up to {state.progress.last}" if state.progress is not None and state.progress.seq else ""
-        waits = f"; waits: {state.waiting}" if state.waiting else ""
+        waits = f"; snapshot {state.snapshot}" if state.snapshot else ""
+        waits += f"; waits: {state.waiting}" if state.waiting else ""
         _say(
             f"{self._name}: {state.destination}: {state.rows:,} rows in {state.commits} commits{place}{lag}{waits}",
             err=True,

@@ -22,6 +22,7 @@ from canal_ha.pipeline.destinations import resolve
 from canal_ha.pipeline.flow import Flow, FlowState
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.reload import FileWatch, note, refusals
+from canal_ha.pipeline.run_note import RunNotes
 from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget, wants_exact
 
@@ -71,6 +72,22 @@ class PipelineEngine:
         if once:
             self._reread = None
         watch = FileWatch(self._description.file)
+        notes = RunNotes(self._description.state)
+
+        def tell(states: list[FlowState]) -> None:
+            self._written(lambda: notes.tell(states))
+            show(states)
+
+        try:
+            self._run_until_end(watch, once=once, show=tell)
+        except CanalError as error:
+            ended = str(error)
+            self._written(lambda: notes.end(ended))
+            raise
+        self._written(lambda: notes.end(""))
+
+    def _run_until_end(self, watch: FileWatch, *, once: bool, show: Callable[[list[FlowState]], None]) -> None:
+        """Run with one description after the other. See run."""
         following: PipelineTarget | None = self._target or open_target(self._description)
         with _signalled(self.stop, self.reload if self._reread is not None else None):
             while following is not None:
@@ -170,8 +187,12 @@ class PipelineEngine:
         return target
 
     def _note(self, problem: str) -> None:
+        self._written(lambda: note(self._description, problem))
+
+    def _written(self, write: Callable[[], None]) -> None:
+        """Write a note for `canal-ha pipeline status`. The pipeline goes on without it."""
         try:
-            note(self._description, problem)
+            write()
         except OSError as error:
             log.warning("pipeline.note_not_written", state=self._description.state, error=str(error))
 

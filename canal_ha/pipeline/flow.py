@@ -41,7 +41,7 @@ from canal_ha.errors import (
 )
 from canal_ha.model import excerpt
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.pipeline.cursor import begins_anew, judge, may_be_another_binlog, unclear
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.digests import KeptDigests
@@ -86,6 +86,8 @@ class FlowState:
     commits, rows: since the start.
     lag_s: age of the newest committed change while others wait, s; 0 when all are committed; -1 while unknown.
     waiting: what it waits for; "" while it works.
+    standing_by: another process is active; `waiting` names it.
+    snapshot: how far the snapshot of existing rows is; "" if none is left to read.
     done: it has reached the end that was asked for.
     """
 
@@ -95,6 +97,8 @@ class FlowState:
     rows: int = 0
     lag_s: float = -1.0
     waiting: str = ""
+    standing_by: bool = False
+    snapshot: str = ""
     done: bool = False
 
 
@@ -226,9 +230,9 @@ class Flow:
             try:
                 message = connector.get_without_ack(self._options.fetch_size, FETCH_WAIT_MS, eager=True)
             except WaitedTooLong:
-                self._wait_for(
-                    f"another process is active: {connector.standing_by}" if connector.standing_by else "a node"
-                )
+                other = connector.standing_by
+                self._wait_for(f"another process is active: {other}" if other else "a node")
+                self._state = replace(self._state, standing_by=bool(other))
                 continue
             intake = self._intake_of(connector)
             now = time.monotonic()
@@ -311,7 +315,7 @@ class Flow:
             self._batch_id = 0
             self._intake = Intake(self._options.segment_bytes)
             self._intake.connected(server_of(self._cursor), self._committed(progress))
-            self._state = replace(self._state, waiting="")
+            self._state = replace(self._state, waiting="", standing_by=False)
             log.info("pipeline.active", destination=self.destination, node=connector.node, position=str(progress.last))
             self._works_told = False
         return self._intake
@@ -420,11 +424,18 @@ class Flow:
         problem = judge(cursor, self._progress, self._where) if cursor is not None and cursor.mark else None
         if problem is not None:
             raise problem
-        state = snapshot_of(cursor)
+        state = self._snapshot_of(cursor)
         if state is None or not has_failed(state):
             self._failed = None
         elif self._passed_failure(connector, state, silent_since):
             raise failure(self.destination, self._options.client_id, state)
+
+    def _snapshot_of(self, cursor: LogPosition | None) -> SnapshotState | None:
+        """Return the last snapshot of the client that has this cursor, and note how far it is."""
+        state = snapshot_of(cursor)
+        left = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
+        self._state = replace(self._state, snapshot=_how_far(state) if state is not None and left else "")
+        return state
 
     def _passed_failure(self, connector: FlowClient, state: SnapshotState, silent_since: float) -> bool:
         """Return whether the target has everything up to the end that the binlog had when a failure was noticed.
@@ -466,13 +477,12 @@ class Flow:
     def _reached_end(self, connector: FlowClient, silent_since: float) -> bool:
         """Return whether the target has everything up to the end. Called in silence. Raises SnapshotRefused."""
         cursor = self._access.cursor(connector.node) if self._options.snapshot else None
-        state = snapshot_of(cursor)
+        state = self._snapshot_of(cursor)
         if state is not None and has_failed(state):
             if self._passed_failure(connector, state, silent_since):
                 raise failure(self.destination, self._options.client_id, state)
             return False
         if state is not None and state.active:
-            self._wait_for(f"the snapshot {state.id}, which has {state.rows} rows so far")
             return False
         return self._has_all_before(connector, self._end, silent_since)
 
@@ -486,6 +496,13 @@ class Flow:
         if what != self._state.waiting:
             log.info("pipeline.waiting", destination=self.destination, waits_for=what)
         self._state = replace(self._state, waiting=what)
+
+
+def _how_far(state: SnapshotState) -> str:
+    """Return for people how far a snapshot is that is not at its end."""
+    total = f" of about {state.total:,}" if state.total else ""
+    paused = ", paused" if state.phase is SnapshotPhase.PAUSED else ""
+    return f"{state.id} has read {state.rows:,}{total} rows{paused}"
 
 
 def _plausible(newest_ms: int, last: LogPosition) -> int:

@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
 from canal_ha.cli.main import group
-from lab import MariaDB, Node, SqlServer, ZooKeeper, follow
-from tests.pipeline.receiver import Receiver
+from canal_ha.pipeline.description import load
+from lab import MariaDB, MySQL, Node, SqlServer, ZooKeeper, follow
+from tests.pipeline.driver import Pipeline
+from tests.pipeline.receiver import GOOD, Answer, Receiver
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -161,3 +163,22 @@ def test_a_mirror_of_transformed_tables_equals_its_source(mariadb: MariaDB, data
         mariadb.execute(f"TRUNCATE {name}", f"INSERT INTO {name} VALUES (1, 'd@x', 'hunter2', 1, 1, 1)")
         assert copied() == [{"no": key(1), "address": "d@x", "price": 1.0, "extra": 1, "more": 1}]
     assert b"hunter2" not in b"".join(path.read_bytes() for path in (tmp_path / "lake").rglob("*") if path.is_file())
+
+
+def test_status_tells_that_the_target_fails(mysql: MySQL, database: str, tmp_path: Path) -> None:
+    """And exits with 1 until the target answers again."""
+    users(mysql, database)
+    with Receiver() as receiver, Node({database: follow(mysql)}) as node:
+        receiver.otherwise = lambda: Answer(status=503)
+        file = tmp_path / "shop.yaml"
+        servers = f"servers: '{node.address}'"
+        text = FILE.format(state=tmp_path / "state", source=servers, database=database, url=receiver.url)
+        file.write_text(text.replace("type: http,", "type: http, retryForS: 0,"))
+        with Pipeline(load(str(file))) as process:
+            until(lambda: pipeline("status", str(file)).exit_code == 1, what="the status has a problem")
+            assert f"{database} waits: its target: " in pipeline("status", str(file)).output
+            receiver.otherwise = lambda: GOOD
+            until(lambda: pipeline("status", str(file)).exit_code == 0, what="the status is good again")
+            process.process.terminate()
+            assert process.wait() == 0
+        assert "shop: ended at " in pipeline("status", str(file)).output
