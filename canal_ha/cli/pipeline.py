@@ -20,11 +20,11 @@ import click
 from canal_ha import logs
 from canal_ha.errors import CanalError, OptionInvalid, SparkMissing
 from canal_ha.model.excerpt import message
-from canal_ha.spark import pipeline_file
 
 if TYPE_CHECKING:
     from canal_ha.pipeline.description import Description, Engine
     from canal_ha.pipeline.flow import FlowState
+    from canal_ha.spark.pipeline_file import Pipeline
 
 SHOW_S = 10.0  # between lines about a destination whose state stays the same
 TOML = ".toml"
@@ -225,7 +225,7 @@ def list_files(directory: Path) -> None:
                 continue
             described = _described(file, None)
             if described is None:
-                old = pipeline_file.load(file)
+                old = _room("pipeline_file").load(file)
                 engine, name, kinds, tables = "spark", old.name, ", ".join(kind for kind, _ in old.sinks), old.tables
             else:
                 target = described.target
@@ -295,11 +295,12 @@ def _described(file: Path, engine: Engine | None) -> Description | None:
     return described
 
 
-def _on_spark(file: Path, described: Description | None) -> tuple[pipeline_file.Pipeline, str]:
+def _on_spark(file: Path, described: Description | None) -> tuple[Pipeline, str]:
     """Return what Spark runs, and why it is Spark. Raises OptionInvalid."""
+    files = _room("pipeline_file")
     if described is None:
-        return pipeline_file.load(file), "the file is TOML"
-    return pipeline_file.of_description(described), described.why_engine
+        return files.load(file), "the file is TOML"
+    return files.of_description(described), described.why_engine
 
 
 def _part(module: str) -> Any:
