@@ -250,6 +250,20 @@ def test_a_log_has_every_change(tmp_path: Path) -> None:
     assert (found[6]["name"], found[6]["note"], found[3]["_ddl"]) == (None, "m", "ALTER TABLE t ADD note VARCHAR(20)")
 
 
+@pytest.mark.parametrize(("gtid", "places"), [("", (None, None)), ("uuid:1-5", (2, 3))])
+def test_a_log_has_statistics_of_the_columns_of_rows(tmp_path: Path, gtid: str, places: tuple[int, int]) -> None:
+    """And of positions with GTIDs: the statistics of empty ones take longer than all others together."""
+    writer = Writer(opened(tmp_path, "changelog"))
+    writer.commit(change(1, None, row(1), gtid=gtid), offset=1)
+    writer.commit(change(2, None, row(2, "a"), gtid=gtid), change(3, None, row(3, "b"), gtid=gtid), offset=3)
+    files = pa.table(DeltaTable(f"{tmp_path}/delta/s/t").get_add_actions(flatten=True))
+    [file] = [each for each in files.to_pylist() if each["num_records"] == 2]
+    assert [file[f"{end}.{name}"] for name in ("id", "name", "_op") for end in ("min", "max")] == [
+        *(2, 3, "a", "b", "insert", "insert"),
+    ]
+    assert (file["null_count._ddl"], file["min._position.offset"], file["max._position.offset"]) == (2, *places)
+
+
 @pytest.mark.parametrize("mode", ["changelog", "scd2"])
 @pytest.mark.parametrize(
     ("old", "new"),

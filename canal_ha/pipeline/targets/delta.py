@@ -28,7 +28,15 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
@@ -291,7 +299,7 @@ class _TableCommit:
         self._run = _run(portion.destination, portion.progress)
         self._place = binlog_of(last)
         self._binlog = f"{self._run} {self._place}" if last.server else ""
-        self._digest = int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
+        self._digest = 0 if self._binlog else int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
         self._metadata = {"canal.destination": portion.destination, "canal.position": str(last)}
 
     def write(self, batches: Sequence[TableBatch]) -> None:
@@ -428,6 +436,7 @@ class _TableCommit:
             mode="append",
             schema_mode="merge",
             commit_properties=self._commit(),
+            writer_properties=_writing(rows),
         )
 
     # ---- mirror
@@ -819,6 +828,23 @@ def _with_equal_columns(batches: list[TableBatch]) -> list[TableBatch]:
         raise SinkRefused(
             f"delta: tables that become {where} have columns of types that do not fit: {error}"
         ) from error
+
+
+def _writing(rows: pa.Table) -> WriterProperties:
+    """Return how files of a changelog are written.
+
+    delta-rs 1.6 takes 0.3 us a row for the statistics of a column that has empty texts alone, and GTIDs are empty at a
+    source without them. Columns inside `_position` can lose their statistics only together.
+    """
+    gtids = pc.struct_field(rows.column("_position"), "gtid")
+    if pc.max(pc.binary_length(gtids)).as_py():
+        return WriterProperties(compression="SNAPPY")
+    own = ColumnProperties(statistics_enabled="PAGE")
+    return WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={name: own for name in rows.schema.names if name != "_position"},
+    )
 
 
 def _with_names_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
