@@ -12,6 +12,7 @@ import pytest
 from canal_ha.config.model import SourceConfig
 from canal_ha.errors import SourceUnavailable
 from canal_ha.model.snapshot import SnapshotRange
+from canal_ha.source.snapshot.result_set import values_of
 from canal_ha.source.snapshot.source import SnapshotSource
 from canal_ha.source.snapshot.watermark import Reached
 from lab import MySQL
@@ -77,3 +78,43 @@ def test_another_server_answers_another_session(servers: tuple[MySQL, MySQL]) ->
         balancer.lead_to(second.port)
         with pytest.raises(SourceUnavailable, match="another server answers"):
             source.session()
+
+
+@pytest.mark.parametrize("table", ["plain", "composite", "parts", "stale"])
+def test_mysql_reads_a_chunk_in_the_order_of_the_primary_key(mysql: MySQL, database: str, table: str) -> None:
+    """Without a sort, and with an estimate of its rows: without one, MySQL copies them one by one."""
+    columns = {"composite": "a INT, id VARCHAR(20), PRIMARY KEY (a, id)"}.get(table, "id INT PRIMARY KEY")
+    more = {"parts": "PARTITION BY HASH (id) PARTITIONS 3", "stale": "STATS_AUTO_RECALC = 0"}.get(table, "")
+    numbers = f"INSERT INTO {database}.t SELECT {'7, ' * (table == 'composite')} n + {{}} FROM {database}.n"
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.n (n INT PRIMARY KEY)",
+        f"INSERT INTO {database}.n VALUES {', '.join(f'({number})' for number in range(1000))}",
+        f"CREATE TABLE {database}.t ({columns}) {more}",
+        *(numbers.format(first) for first in range(0, 5000, 1000)),
+        *([] if table == "stale" else [f"ANALYZE TABLE {database}.t"]),
+        "SET GLOBAL log_output = 'TABLE'",
+        "SET GLOBAL general_log = ON",
+    )
+    try:
+        source = SnapshotSource(config_of(mysql), lambda schema, name: str(mysql.query(
+            f"SHOW CREATE TABLE {schema}.{name}")[0]["Create Table"]))  # fmt: skip
+        with closing(source):
+            target, part = source.target(database, "t"), SnapshotRange(0)
+            assert target.key is not None
+            for limit in (1500, 1000):
+                found = source.read(target, part, "", limit, LARGE, source.end(), lambda seconds: None)
+                part = SnapshotRange(0, target.key.texts(values_of(found.rows.whole())))
+    finally:
+        mysql.execute("SET GLOBAL general_log = OFF", "SET GLOBAL log_output = 'FILE'")
+    assert found.rows.count == 1000
+    like = f"argument LIKE '%canal-ha snapshot%{database}%LIMIT 1000%' AND command_type = 'Query'"
+    [logged] = mysql.query(f"SELECT CONVERT(argument USING utf8mb4) AS sent FROM mysql.general_log WHERE {like}")
+    assert "USE INDEX (`PRIMARY`)" in str(logged["sent"])
+    [explained] = mysql.query(f"EXPLAIN FORMAT=TREE {str(logged['sent']).replace('%', '%%')}")
+    plan = str(next(iter(explained.values()))).lower()
+    _, scan, estimate = plan.partition("index range scan on t using primary")
+    assert scan
+    assert "sort" not in plan
+    if table != "stale":
+        assert float(estimate.split("rows=", 1)[1].split(")")[0]) > 1
