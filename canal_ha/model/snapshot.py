@@ -404,7 +404,8 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
 
     read_again: a newer feed has read on from a stored state. It makes a new attempt at a table without a key, so
         progress of the attempt before does not count, nor any behind that table.
-    A snapshot that somebody has paused or cancelled meanwhile stays so.
+    A snapshot that somebody has paused or cancelled meanwhile stays so. If it has failed, or has gone on after that, a
+    table of which no part is stored stays whole: it may have been gone, and the chunks may have rows of the old one.
     """
     if not progress or not stored:
         return stored
@@ -416,6 +417,10 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
         return stored
     if read_again and (new.attempt or (new.without_key and new.table > old.table)):
         return stored
+    if read_again or old.phase is SnapshotPhase.FAILED:
+        kept = {each.table for each in old.ranges if each != SnapshotRange(each.table)}
+        for table in {each.table for each in new.ranges} - kept:
+            new = new.begin_again(table)
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
 
 

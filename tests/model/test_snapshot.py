@@ -141,6 +141,37 @@ def test_a_table_that_is_gone_begins_again_after_an_error() -> None:
     assert alone.ranges == ()
 
 
+def test_chunks_acknowledged_after_an_error_do_not_undo_the_new_beginning_of_a_table() -> None:
+    """They were on their way when the table was found gone. The table that has its name later has other rows."""
+    ranges = (SnapshotRange(0, ("id=3",)), SnapshotRange(1, ("id=7",)))
+    for begun in ranges[:1], ranges, ():
+        stored = SnapshotState("a", ("s.t", "s.u"), ranges=begun)
+        end = replace(stored, ranges=ranges, chunks=9).begin_again(0).ended(SnapshotPhase.FAILED, 77, "no table")
+        failure = failed(stored.text, end.text)
+        for chunks in (5, 6):
+            coming = (SnapshotRange(0, (f"id={chunks}",)), SnapshotRange(1, (f"id={chunks + 4}",)))
+            failure = advanced(failure, replace(stored, ranges=coming, chunks=chunks).text)
+        after = SnapshotState.from_text(failure)
+        assert after is not None
+        assert (after.phase, after.chunks) == (SnapshotPhase.FAILED, 6)
+        assert SnapshotRange(0) in after.ranges
+        # what was on its way of the other table comes again
+        assert (SnapshotRange(1, ("id=10",)) in after.ranges) == (begun == ranges)
+        # a batch of before the resume
+        resumed = changed(failure, SnapshotRequest(SnapshotAction.RESUME), "", 0)
+        last = replace(stored, ranges=(SnapshotRange(0, ("id=8",)),), chunks=8)
+        assert '"id=8"' not in advanced(resumed.text, last.text, read_again=True)
+
+
+def test_a_table_that_ends_after_an_error_is_not_read_again() -> None:
+    """Its last chunk was on its way when another table failed."""
+    stored = SnapshotState("a", ("s.t", "s.u"))
+    failure = failed(stored.text, replace(stored, table=1, chunks=2).ended(SnapshotPhase.FAILED, 7, "no key").text)
+    after = SnapshotState.from_text(advanced(failure, replace(stored, table=1, chunks=2).text))
+    assert after is not None
+    assert (after.phase, after.table, after.ranges) == (SnapshotPhase.FAILED, 1, ())
+
+
 def test_an_ack_ends_no_pause() -> None:
     """The batch was read before somebody paused the snapshot."""
     paused = replace(BEGUN, phase=SnapshotPhase.PAUSED)
