@@ -582,6 +582,63 @@ def test_no_row_is_lost_when_columns_or_keys_change_meanwhile(
     assert all(set(copy.rows[table, (str(number),)]) == columns for number in range(4, 10))
 
 
+OTHER_VALUES = {
+    "a new column": [
+        "ALTER TABLE {0} DROP PRIMARY KEY, DROP COLUMN id, ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY FIRST"
+    ],
+    "another column": [
+        "ALTER TABLE {0} DROP PRIMARY KEY, CHANGE id x INT, CHANGE w id INT NOT NULL, ADD PRIMARY KEY (id)"
+    ],
+    "one after the other": [
+        "ALTER TABLE {0} ADD UNIQUE KEY (w)",
+        "ALTER TABLE {0} CHANGE id x INT",
+        "ALTER TABLE {0} CHANGE w id INT NOT NULL",
+        "ALTER TABLE {0} DROP PRIMARY KEY",
+        "ALTER TABLE {0} ADD PRIMARY KEY (id)",
+    ],
+}
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["while it is read", "behind the cursor"])
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_no_row_is_lost_when_the_columns_of_the_key_get_other_values(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, name: str, behind: bool
+) -> None:
+    """The name of the key is the same, and its order. The place behind the last row is that of another row."""
+    table = f"{database}.t"
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, w INT NOT NULL, v INT)",
+        *(f"INSERT INTO {table} VALUES ({number * 10}, {10 - number}, {number})" for number in range(1, 10)),
+    )
+    statements = [each.format(table) for each in OTHER_VALUES[name]]
+    copy = Copy({table: ("v",)})
+    start, snapshot = newest(source_server), state(table)
+    if behind:
+        snapshot = replace(snapshot, ranges=(SnapshotRange(0, ("id=60",)),), chunks=2, rows=6)
+        source_server.execute(*statements)
+    else:
+        Between(monkeypatch, source_server, *statements, before=True)
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, copy, start=start, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+        assert "snapshot.begins_again" in [event for event, _ in stream.told]
+    assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(1, 10))
+
+
+def test_a_wider_key_begins_no_table_again(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its values are the same."""
+    table = filled(source_server, database, 9)
+    Between(monkeypatch, source_server, f"ALTER TABLE {table} MODIFY id BIGINT NOT NULL, MODIFY v TEXT", before=True)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        assert stream.done().rows == 9
+        assert not stream.told
+    assert ids(copy) == list(range(1, 10))
+
+
 def test_the_key_is_dropped_meanwhile(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot ends with an error that says what to do. If tables without a key are allowed, it goes on."""
     table = filled(source_server, database, 9)

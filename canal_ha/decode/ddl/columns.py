@@ -33,12 +33,14 @@ class Definition:
     primary: its definition has PRIMARY KEY.
     versioned: it has WITH SYSTEM VERSIONING, which makes the whole table system-versioned.
     row_bound: it is GENERATED ALWAYS AS ROW START or ROW END, in the place of one that the server would add.
+    generated: an expression says its values.
     """
 
     column: Column
     primary: bool = False
     versioned: bool = False
     row_bound: bool = False
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
         charset=charset,
         auto_increment=serial,
     )
-    primary = versioned = row_bound = False
+    primary = versioned = row_bound = generated = False
     while not reader.ends(*ELEMENT_END, "FIRST", "AFTER"):
         if reader.take("NOT", "NULL"):
             column = replace(column, nullable=False)
@@ -142,10 +144,11 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
             charset = take_charset(reader)
             column = replace(column, charset=column.charset or charset)
         else:
+            generated |= reader.at("GENERATED", "AS")
             _skip_attribute(reader)
     if primary:
         column = replace(column, key=True, nullable=False)
-    return Definition(column, primary, versioned, row_bound)
+    return Definition(column, primary, versioned, row_bound, generated)
 
 
 def take_charset(reader: TokenReader) -> str:

@@ -158,6 +158,12 @@ class TableKey:
         return ", ".join(f"{column.expression} DESC" for column in self.columns)
 
 
+def column_names(texts: Iterable[str]) -> set[str]:
+    """Return the names of the columns that kept texts are of, and more: where a name ends is in doubt."""
+    heads = {text.rpartition("=")[0] for text in texts}
+    return heads | {head.rpartition(":")[0] for head in heads}
+
+
 def key_of(
     columns: Sequence[Column], collations: Mapping[str, tuple[str, str]], indexes: Iterable[Mapping[str, Any]]
 ) -> TableKey | None:

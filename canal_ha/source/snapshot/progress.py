@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
@@ -126,19 +126,19 @@ class SnapshotProgress:
             if part in self._held:
                 self._begin_again(part.range.table)
 
-    def begin_tables_again(self, replaced: Callable[[str], bool]) -> list[str]:
+    def begin_tables_again(self, replaced: Callable[[str, Collection[str]], bool]) -> list[str]:
         """Let the begun tables be read again that are others now; return them.
 
         A table without a key is left out: while it is read, the server lets no statement change it.
 
-        replaced: tells whether a table is another one now.
+        replaced: tells whether a table is another one now, given its name and the texts of the keys of its ranges.
         """
         with self._changed:
             if not self.state.active:
                 return []
             alone = {part.range.table for part in (*self._held, *self._free) if part.alone}
             begun = dict.fromkeys(each.table for each in self.state.ranges if each.table not in alone)
-            again = [number for number in begun if replaced(self.state.tables[number])]
+            again = [number for number in begun if replaced(self.state.tables[number], self._texts(number))]
             for number in again:
                 self._begin_again(number)
             return [self.state.tables[number] for number in again]
@@ -189,6 +189,10 @@ class SnapshotProgress:
                     self.state = replace(self.state, total=total)
 
     # ---- holding the lock
+
+    def _texts(self, table: int) -> list[str]:
+        """Return the texts of the keys between which a table is left to read."""
+        return [text for each in self.state.ranges if each.table == table for text in (*each.after, *each.until)]
 
     def _next(self) -> SnapshotPart | None:
         """Return what a reader can take now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -26,7 +26,7 @@ from canal_ha.model.snapshot import SnapshotState
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.snapshot.junction import Junction, Opened, Watched
-from canal_ha.source.snapshot.key import TableKey
+from canal_ha.source.snapshot.key import TableKey, column_names
 from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
@@ -103,7 +103,7 @@ class SnapshotReader:
         failing: called with an error after which the reader tries again, and the seconds until then.
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
-        begins_again: called with tables that are read again from their first row, because others took their names.
+        begins_again: called with tables that are read again from their first row, because they hold other rows.
         await_taken: see FeedRequest.
         go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
         advice: see SnapshotSource.target.
@@ -159,15 +159,17 @@ class SnapshotReader:
     # ---- the feed's thread
 
     def altering(self, default_schema: str, sql: str) -> None:
-        """Begin tables again whose name another one takes by a statement that the stream is about to pass on.
+        """Begin tables again that hold other rows, or other keys, by a statement that the stream is about to pass on.
 
-        Rows that the new table had before do not come from the stream. What is read from now on is of the new one.
-        The client stores the new state before the statement: later it could end between the two.
+        These rows do not come from the stream, nor do new values of a column. What is read from now on is as it is
+        behind the statement. The client stores the new state before the statement: later it could end between the two.
         """
 
-        def replaced(table: str) -> bool:
+        def replaced(table: str, texts: Collection[str]) -> bool:
             schema, name = _names(table)
-            return replaces(sql, default_schema, schema=schema, table=name)
+            known = [key.names for watched, key in list(self._watched) if watched == table]
+            key = column_names(texts).union(*known)
+            return replaces(sql, default_schema, schema=schema, table=name, key=key)
 
         if tables := self._progress.begin_tables_again(replaced):
             self._junction.ahead(self._state_ahead)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
     AlterTable,
+    Change,
     ChangeDatabase,
     CreateTable,
+    DropColumn,
     DropTables,
+    RenameColumn,
     RenameTables,
+    SetColumn,
 )
 from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.decode.types import type_name
+from canal_ha.model.table import Column
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint"})
 
 
 def concerns(entry: bytes, *, schema: str, table: str) -> bool:
@@ -32,11 +42,12 @@ def concerns(entry: bytes, *, schema: str, table: str) -> bool:
     return schema.lower() in text and ("database" in text or "schema" in text)
 
 
-def replaces(sql: str, default_schema: str, *, schema: str, table: str) -> bool:
-    """Return whether a statement can put other rows under the name of a table than it had; True in doubt.
+def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Collection[str]) -> bool:
+    """Return whether a statement can put other rows under the name of a table, or other values into its key.
 
+    True in doubt.
     sql, default_schema: the statement.
-    schema, table: names, compared without case.
+    schema, table, key: names of the table, and of the columns of its key; compared without case.
     """
     try:
         statement = read(sql)
@@ -49,12 +60,37 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str) -> bool:
             names = list(dropped)
         case RenameTables(pairs):
             names = [name for pair in pairs for name in pair]
-        case AlterTable(name, renamed=renamed, split_off=split_off, absorbed=absorbed, exchanged=exchanged):
+        case AlterTable(name, changes, renamed=renamed, split_off=split_off, absorbed=absorbed, exchanged=exchanged):
             others = [other for other in (renamed, split_off, absorbed, exchanged) if other]
-            names = [name, *others] if others else []
+            columns = {column.lower() for column in key}
+            names = [name, *others] if others or any(_gives_values(change, columns) for change in changes) else []
         case ChangeDatabase(changed, drops=True):
             return changed.lower() == schema.lower()
         case _:
             return False
     wanted = (schema.lower(), table.lower())
     return any(((name.schema or default_schema).lower(), name.table.lower()) == wanted for name in names)
+
+
+def _gives_values(change: Change, columns: Collection[str]) -> bool:
+    """Return whether a change can put other values, in another order, under the name of one of these columns.
+
+    columns: in lower case.
+    """
+    match change:
+        case SetColumn(definition, old):
+            new = definition.column.name
+            if old and old.lower() == new.lower() and not definition.generated and _is_integer(definition.column):
+                return False  # a type that is no number shows in the texts of the key
+            names = [old or new, new]
+        case RenameColumn(old, new):
+            names = [old, new]
+        case DropColumn(name):
+            names = [name]
+        case _:
+            return False
+    return any(name.lower() in columns for name in names)
+
+
+def _is_integer(column: Column) -> bool:
+    return type_name(column.mysql_type) in _INTEGERS
