@@ -1263,6 +1263,34 @@ def test_a_locking_read_waits_for_a_row_and_no_longer(mysql_without_gtids: SqlSe
     assert copy.rows[table, ("5",)]["v"] == "new"
 
 
+def test_chunks_lock_their_rows_when_somebody_turns_gtids_off(database: str) -> None:
+    """Transactions own no GTIDs then, and a SELECT does not see those that the stream has brought."""
+    with MySQL() as server:
+        table = filled(server, database, 9)
+        copy = Copy({table: ("id",)})
+        first = threading.Event()
+        go_on = threading.Event()
+
+        def before(segment: Segment) -> None:
+            if segment.chunk_end and not first.is_set():
+                first.set()
+                go_on.wait(20)
+
+        with SnapshotStream(server, rf"{database}\.t", state(table), copy, limits=FEW, before=before) as stream:
+            assert first.wait(20)
+            server.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = OFF_PERMISSIVE")
+            with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+                cursor.execute(f"UPDATE {table} SET v = 'new' WHERE id = 5")
+                go_on.set()
+                until(lambda: bool(stream.tries), what="a report")
+                time.sleep(1.5)
+                assert len(stream.chunks()) == 1
+                connection.commit()
+            stream.done()
+        assert "gtid_mode is OFF_PERMISSIVE" in stream.tries[0]
+        assert ids(copy) == list(range(1, 10))
+
+
 def test_a_row_that_stays_locked_is_reported(database: str) -> None:
     """The chunk is read again and again. Who looks for the cause finds it in the log, and the snapshot then goes on."""
     with MySQL(gtid=False, extra=["--innodb-lock-wait-timeout=1"]) as server:

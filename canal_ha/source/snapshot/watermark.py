@@ -4,7 +4,9 @@ A server writes a transaction to its binlog before it commits it in the storage 
 a SELECT does not see yet. Each kind of server has a way to wait for them:
 
 - MariaDB tells the position up to which a transaction WITH CONSISTENT SNAPSHOT sees everything.
-- MySQL with GTIDs: a transaction owns its GTID from before it is written until it is committed (gtid_owned).
+- MySQL with GTIDs: a transaction owns its GTID from before it is written until it is committed (gtid_owned). GTIDs can
+  be turned off at any time, so the question for them also asks for gtid_mode. It can be ON again only when no
+  transaction without a GTID goes on.
 - MySQL without GTIDs: the question to performance_schema.log_status waits for all commits that have begun. It needs
   the right BACKUP_ADMIN. Without it the SELECT locks its rows (FOR SHARE), and so waits for those who change them.
 
@@ -24,6 +26,7 @@ from enum import Enum
 
 import pymysql
 
+from canal_ha.errors import SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.session import SourceSession
@@ -137,9 +140,18 @@ def _await_owned(session: SourceSession, pause: Pause) -> bool:
 
 
 def _owned(session: SourceSession) -> set[str]:
-    """Return the GTIDs that sessions own, each with the session: uuid:number#session, or uuid:tag:number#session."""
+    """Return the GTIDs that sessions own, each with the session: uuid:number#session, or uuid:tag:number#session.
+
+    Raises SourceUnavailable if transactions may have no GTIDs. The next connection waits for them in another way.
+    """
     owned = set()
-    text = str(session.query("SELECT @@GLOBAL.gtid_owned AS owned")[0]["owned"] or "")
+    told = session.query("SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_mode AS mode")[0]
+    if told["mode"] != "ON":
+        raise SourceUnavailable(
+            f"{session.where.address}: gtid_mode is {told['mode']} now, so owned GTIDs do not tell what a SELECT sees:"
+            " the snapshot connects again, and goes on without them"
+        )
+    text = str(told["owned"] or "")
     for of_server in text.replace("\n", "").split(","):
         prefix = ""
         for item in of_server.strip().split(":"):
