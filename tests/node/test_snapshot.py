@@ -543,6 +543,52 @@ def test_a_statement_alters_the_table_meanwhile(
     assert all("w" not in copy.rows[table, (str(number),)] for number in range(1, 4))
 
 
+def test_statements_about_tables_with_similar_names_do_not_keep_a_snapshot_from_going_on(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every chunk was read again, for ever, while jobs created and dropped t_tmp."""
+    table = filled(source_server, database, 9)
+    reads: list[str] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+        reads.append(sql)
+        source_server.execute(f"CREATE TABLE {table}_tmp (t INT)", f"DROP TABLE {table}_tmp")
+        return read_rows(session, sql, most_bytes, memory)
+
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\..*", state(table), copy, limits=FEW) as stream:
+        stream.done()
+    assert ids(copy) == list(range(1, 10))
+    assert len(reads) == 4
+
+
+def test_a_snapshot_tells_that_statements_about_its_table_keep_it_from_going_on(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the same chunk again and again, and its state told nothing. The chunks become smaller."""
+    table = filled(source_server, database, 60)
+    calm = threading.Event()
+    limits: list[str] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+        if not calm.is_set():
+            limits.append(sql.rpartition(" LIMIT ")[2])
+            source_server.execute(f"ALTER TABLE {table} COMMENT '{len(limits)}'")
+        return read_rows(session, sql, most_bytes, memory)
+
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    few = SnapshotLimits(rows_most=32)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=few) as stream:
+        until(lambda: bool(stream.tries), what="a report")
+        calm.set()
+        stream.done()
+    assert f"{table}: statements about the table come so often" in stream.tries[0]
+    assert limits[:6] == ["32", "32", "16", "8", "4", "2"]
+    assert ids(copy) == list(range(1, 61))
+
+
 def test_the_key_of_the_table_changes_meanwhile(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
+MOST_STATEMENTS = 6  # that keep one chunk out of the stream, until the snapshot reports it
 _PIECE_BYTES = 1 << 20  # of a chunk's rows, as the server sends them, that enter the stream at once
 _LIVE_PIECE_BYTES = 256 << 10  # the same while changes flow in the stream
 _LIVE_AHEAD_BYTES = 64 << 10  # of the stream, that no GET has taken, when a piece enters while changes flow
@@ -262,6 +263,7 @@ class SnapshotReader:
         pace = table.pace
         whole = False  # the part is too small to be split
         locked = False  # the chunk has waited in vain for a lock
+        again = 0  # times that the chunk was read in vain, because a statement came
         while self._progress.holds(part):
             target, key = table.target, table.target.key
             if key is None:
@@ -276,12 +278,20 @@ class SnapshotReader:
                     middle = source.middle(target, part.range, pace.rows)
                     whole = middle is None or not self._progress.split(part, middle)
                 self._read_chunk(source, target, key, table.transactions, part, pace)
-                locked = False
+                locked, again = False, 0
             except StillLocked as error:
                 if locked:
                     raise SourceUnavailable(str(error)) from error
                 locked = True
-            except TableChanged:
+            except TableChanged as error:
+                again += 1
+                if again == MOST_STATEMENTS:
+                    raise SourceUnavailable(
+                        f"{name}: statements about the table come so often that no chunk of it can be read between two"
+                        " of them: let them pause (one whose text the client may not see counts for every table)"
+                    ) from error
+                if again > 1:
+                    pace.too_long()  # fewer rows take less time
                 table = self._looked_at(source, name, pace)
             except _Unclear:
                 pace.too_long()  # rows that nobody changes meanwhile come in a smaller chunk

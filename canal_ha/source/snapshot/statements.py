@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
     AlterTable,
     Change,
     ChangeDatabase,
+    ChangeIndex,
     CreateTable,
     DropColumn,
     DropTables,
+    Name,
     RenameColumn,
     RenameTables,
     SetColumn,
+    TruncateTables,
 )
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.decode.types import type_name
@@ -36,10 +40,25 @@ def concerns(entry: bytes, *, schema: str, table: str) -> bool:
         return False  # the statement behind changes of rows, which come as rows
     if not change.sql:
         return True  # hidden, because a protected column may be in it
-    text = f"{parsed.header.schemaName}.{parsed.header.tableName} {change.sql}".lower()
-    if table.lower() in text:
-        return True
-    return schema.lower() in text and ("database" in text or "schema" in text)
+    default_schema = change.ddlSchemaName or parsed.header.schemaName
+    try:
+        statement = read(change.sql)
+    except Unreadable:
+        statement = None
+    match statement:
+        case None:  # some statement that the grammar does not know
+            text = f"{parsed.header.schemaName}.{parsed.header.tableName} {change.sql}"
+            return _mentions(text, table) or (_mentions(text, schema) and _mentions(text, "database", "schema"))
+        case ChangeDatabase(changed):
+            return changed.lower() == schema.lower()
+        case DropTables(names) | TruncateTables(names):
+            return _among(names, default_schema, schema, table)
+        case RenameTables(pairs):
+            return _among([name for pair in pairs for name in pair], default_schema, schema, table)
+        case AlterTable(name):
+            return _among([name, *_others(statement)], default_schema, schema, table)
+        case CreateTable(name) | ChangeIndex(_, name):
+            return _among([name], default_schema, schema, table)
 
 
 def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Collection[str]) -> bool:
@@ -52,7 +71,7 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
     try:
         statement = read(sql)
     except Unreadable:
-        return table.lower() in sql.lower()
+        return _mentions(sql, table)
     match statement:
         case CreateTable(name, temporary=False, if_not_exists=False):  # it was dropped, or OR REPLACE drops it
             names = [name]
@@ -60,16 +79,33 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
             names = list(dropped)
         case RenameTables(pairs):
             names = [name for pair in pairs for name in pair]
-        case AlterTable(name, changes, renamed=renamed, split_off=split_off, absorbed=absorbed, exchanged=exchanged):
-            others = [other for other in (renamed, split_off, absorbed, exchanged) if other]
+        case AlterTable(name, changes):
+            others = _others(statement)
             columns = {column.lower() for column in key}
             names = [name, *others] if others or any(_gives_values(change, columns) for change in changes) else []
         case ChangeDatabase(changed, drops=True):
             return changed.lower() == schema.lower()
         case _:
             return False
+    return _among(names, default_schema, schema, table)
+
+
+def _others(statement: AlterTable) -> list[Name]:
+    """Return the tables that take rows from the altered one, or give it theirs, or their name."""
+    others = (statement.renamed, statement.split_off, statement.absorbed, statement.exchanged)
+    return [other for other in others if other]
+
+
+def _among(names: Iterable[Name], default_schema: str, schema: str, table: str) -> bool:
+    """Return whether a table is one of these. default_schema: of names without one."""
     wanted = (schema.lower(), table.lower())
     return any(((name.schema or default_schema).lower(), name.table.lower()) == wanted for name in names)
+
+
+def _mentions(text: str, *names: str) -> bool:
+    """Return whether a text has one of these names as a whole word."""
+    quoted = "|".join(re.escape(name.replace("`", "``")) for name in names)
+    return re.search(rf"(?<![\w$])(?:{quoted})(?![\w$])", text, re.IGNORECASE) is not None
 
 
 def _gives_values(change: Change, columns: Collection[str]) -> bool:

@@ -292,9 +292,9 @@ def test_rows_are_found_however_their_bytes_come(step: int) -> None:
 # ---- statements
 
 
-def entry(sql: str, *, schema: str = "shop", table: str = "orders", ddl: bool = True) -> bytes:
-    """Return the entry of a statement."""
-    change = pb.RowChange(isDdl=ddl, sql=sql)
+def entry(sql: str, *, schema: str = "shop", table: str = "orders", ddl: bool = True, default: str = "shop") -> bytes:
+    """Return the entry of a statement. default: schema of names without one."""
+    change = pb.RowChange(isDdl=ddl, sql=sql, ddlSchemaName=default)
     header = pb.Header(schemaName=schema, tableName=table)
     return pb.Entry(header=header, entryType=pb.ROWDATA, storeValue=change.SerializeToString()).SerializeToString()
 
@@ -307,6 +307,23 @@ def entry(sql: str, *, schema: str = "shop", table: str = "orders", ddl: bool = 
         (entry("DROP DATABASE Shop", table=""), True),
         (entry("", table=""), True),
         (entry("CREATE TABLE b (id INT)", table="b"), False),
+        (entry("CREATE TABLE orders_tmp (id INT)", table="orders_tmp"), False),
+        (entry("DROP TABLE IF EXISTS my_orders, `orders 2`", table="my_orders"), False),
+        (entry("DROP TABLE x, `ORDERS`", table="x"), True),
+        (entry("ALTER TABLE x ADD orders INT COMMENT 'orders'", table="x"), False),
+        (entry("ALTER TABLE x ADD FOREIGN KEY (a) REFERENCES orders (id)", table="x"), False),
+        (entry("CREATE TABLE x LIKE orders", table="x"), False),
+        (entry("ALTER TABLE other.orders ADD x INT", schema="other"), False),
+        (entry("ALTER TABLE shop.orders ADD x INT", default="other"), True),
+        (entry("ALTER TABLE orders ADD x INT", schema="other", default="other"), False),
+        (entry("ALTER TABLE x RENAME TO orders", table="x"), True),
+        (entry("ALTER TABLE x EXCHANGE PARTITION p WITH TABLE orders", table="x"), True),
+        (entry("TRUNCATE orders", table="x"), True),
+        (entry("CREATE UNIQUE INDEX i ON orders (a)"), True),
+        (entry("RENAME TABLE `orders` SOMEHOW", table=""), True),
+        (entry("RENAME TABLE orders2 SOMEHOW", table=""), False),
+        (entry("OPTIMIZE TABLE orders", table=""), True),
+        (entry("DROP DATABASE shop_2", schema="shop_2", table=""), False),
         (entry("DROP DATABASE other", schema="other", table=""), False),
         (entry("UPDATE orders SET x = 1", table="", ddl=False), False),
     ],
