@@ -189,6 +189,45 @@ def test_a_condition_chooses_rows(source_server: SqlServer, database: str) -> No
     assert ids(copy) == [4, 7, 8, 12, 16, 20]
 
 
+@pytest.mark.parametrize("connections", [1, 3])
+def test_a_condition_that_few_rows_meet_ends_on_a_large_table(
+    source_server: SqlServer, database: str, connections: int
+) -> None:
+    """One SELECT looked for the next row until the node's time-out for an answer was over, again and again."""
+    table = filled(source_server, database, 40)
+    copy = Copy({table: ("id",)})
+    snapshot = state(table, where={table: "SLEEP(0.1) = 7 OR id = 33"})
+    few = replace(FEW, connections=connections, rows_per_s=1000)
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, copy, limits=few, so_timeout_s=1.0) as stream:
+        last = stream.done()
+        assert not stream.tries
+        states = stream.states()
+    assert ids(copy) == [33]
+    assert (last.rows, last.phase) == (1, SnapshotPhase.DONE)
+    assert any(each.rows == 0 and each.ranges[0].after for each in states)  # a restart does not look again
+
+
+def test_a_condition_sees_rows_that_come_while_its_chunk_is_read(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than the SELECT may have are then before the key up to which it looks."""
+    table = filled(source_server, database, 3)
+    source_server.execute(f"UPDATE {table} SET id = id * 10")
+    Between(
+        monkeypatch,
+        source_server,
+        *(f"INSERT INTO {table} VALUES ({number}, 'new')" for number in range(1, 10)),
+        before=True,
+        at=1,
+    )
+    copy = Copy({table: ("id",)})
+    snapshot = state(table, where={table: "id > 0"})
+    with SnapshotStream(source_server, rf"{database}\.t", snapshot, copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert ids(copy) == [*range(1, 10), 10, 20, 30]
+
+
 def test_a_unique_key_serves(source_server: SqlServer, database: str) -> None:
     """Without a primary key, a unique key of columns that are never NULL is read by; one that may be NULL is not."""
     source_server.execute(

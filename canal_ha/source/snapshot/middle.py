@@ -1,4 +1,7 @@
-"""Middle: a key that halves what is left of a part of a table, so that two connections can read it. Blocks; its thread.
+"""Middle: a key inside a part of a table, up to which one connection reads it. Blocks; its thread.
+
+One key halves what is left of the part, so that two connections can read it. Another one bounds a SELECT that may find
+no row, because it has a condition.
 
 The halves need not be equal: a connection without work splits what is left again. Every question is cheap. The server
 estimates how many rows a part has (EXPLAIN). Where the first column of the key is a number, the middle of its values
@@ -52,6 +55,13 @@ class Middle:
             return None
         found = self._by_number(conditions) if self._key.columns[0].is_number else None
         return found or self._by_sample(conditions, rows // 2, least)
+
+    def ahead(self, part: SnapshotRange, rows: int) -> Key | None:
+        """Return the key of the row with this number in a part, from 1; None without it, or if no index serves."""
+        if not self._key.index:
+            return None
+        found = self._row(self._key.between(part.after, part.until), self._key.order, offset=rows - 1)
+        return self._texts(found) if found else None
 
     def _by_number(self, conditions: list[str]) -> Key | None:
         """Return the last key whose number is at most the middle one; None if all keys have the same number."""

@@ -306,7 +306,9 @@ class SnapshotReader:
     def _looked_at(self, source: SnapshotSource, name: str, pace: Pace | None = None) -> _KnownTable:
         """Return a table as it is now. pace: that of the chunks before; a new one by default."""
         target = self._target(source, name)
-        pace = pace or Pace(self._limits, target.size_bytes // target.count if target.count else 0)
+        # with a condition, it counts the rows to look at, few of which may come
+        limits = replace(self._limits, rows_per_s=0) if self._progress.state.where.get(name) else self._limits
+        pace = pace or Pace(limits, target.size_bytes // target.count if target.count else 0)
         return _KnownTable(name, target, self._transactions(source, target), pace)
 
     def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: SnapshotPart) -> None:
@@ -402,17 +404,27 @@ class SnapshotReader:
                 f" {reached.server}"
             )
         source.check(opened.before, self._pause)
-        limit = pace.rows
-        where = self._progress.state.where.get(target.name, "")
-        read = source.read(target, part.range, where, limit, self._limits.bytes_most, reached, self._pause)
+        keys = pace.rows
+        limit = min(keys, self._limits.chunk_rows)
+        read = source.read(
+            target,
+            part.range,
+            self._progress.state.where.get(target.name, ""),
+            limit,
+            self._limits.bytes_most,
+            reached,
+            self._pause,
+            most_keys=keys,
+        )
         rows = read.rows
-        pace.took(rows.count, rows.size, read.seconds, locked=read.locked)
+        ended = rows.complete and rows.count < limit  # no row is left up to read.until
+        pace.took(keys if ended and read.until else rows.count, rows.size, read.seconds, locked=read.locked)
         chunk = _Chunk(rows, target, key, source.name, transactions)
         if window.recorded:
             self._junction.narrow(window, chunk.keys(opened.at))
         for piece in rows.pieces(self._piece_bytes):
-            whole = piece.first + piece.count == rows.count and rows.complete and rows.count < limit
-            after = None if whole else key.texts(values_of(piece))
+            last = piece.first + piece.count == rows.count
+            after = read.until if last and ended else key.texts(values_of(piece))
             if not self._put(window, read.end, partial(self._made, chunk, window, part, piece, after)):
                 self._rest(piece.first, began)
                 self._not_put(window, read.end)

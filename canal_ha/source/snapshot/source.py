@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymysql
 from pymysql.constants import ER
@@ -107,12 +107,14 @@ class Read:
     end: of the binlog after the SELECT.
     seconds: that the SELECT took.
     locked: whether it locked the rows.
+    until: the key up to which the SELECT looked for rows; None for the end of the part.
     """
 
     rows: RawRows
     end: Reached
     seconds: float
     locked: bool
+    until: tuple[str, ...] | None = None
 
 
 class SnapshotSource:
@@ -270,6 +272,8 @@ class SnapshotSource:
         most_bytes: int,
         reached: Reached,
         pause: Pause,
+        *,
+        most_keys: int = 0,
     ) -> Read:
         """Return the next rows of a part of a table in the order of its key, as they are at or behind `reached`.
 
@@ -279,15 +283,17 @@ class SnapshotSource:
         limit, most_bytes: of the rows; the last row may exceed the bytes.
         reached: what the stream had brought before this call.
         pause: see wait_visible.
+        most_keys: with a condition, rows to look at; 0: all. Rows that come meanwhile are more.
         The next call uses their memory again.
         Raises TableChanged, StillLocked, SelectTooLong, SnapshotRefused, SourceUnavailable.
         """
         locks = self.xa is WhenXa.PREPARE or wait_visible(self._session, self.way_now(), self.to_see(reached), pause)
+        began = time.monotonic()
+        until = self._ahead(target, part, most_keys) if where and most_keys else None
         if locks and self.server.mariadb:
             self._session.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # the SELECT must not lock gaps
-        began = time.monotonic()
         with self._reading(target, where), self.selects.of(self._config, self._session) as select:
-            sql = self._select(target, part, where, limit, locks=locks)
+            sql = self._select(target, replace(part, until=until or part.until), where, limit, locks=locks)
             rows = read_rows(self._session, select.comment + sql, most_bytes, self._memory)
         seconds = time.monotonic() - began
         if not rows.complete:  # the server still sends rows
@@ -301,7 +307,7 @@ class SnapshotSource:
             self._session.query("ROLLBACK")
         if self._differs(target):
             raise TableChanged
-        return Read(rows, end, seconds, locks)
+        return Read(rows, end, seconds, locks, until)
 
     def way_now(self) -> Visibility:
         """Return the way, which covers what has come by XA COMMIT before this call."""
@@ -360,6 +366,12 @@ class SnapshotSource:
                 return Middle(self._session, target.table, target.key).of(part, least)
         except SelectTooLong:
             return None
+
+    def _ahead(self, target: SnapshotTarget, part: SnapshotRange, rows: int) -> tuple[str, ...] | None:
+        """Return the key of a row of a part by its number: see Middle. Raises as `read`."""
+        assert target.key is not None
+        with self._reading(target):
+            return Middle(self._session, target.table, target.key).ahead(part, rows)
 
     def _select(self, target: SnapshotTarget, part: SnapshotRange, where: str, limit: int, *, locks: bool) -> str:
         """Return the SELECT of a chunk. Raises SnapshotRefused for a key of another table."""
