@@ -211,7 +211,7 @@ class PositionLost(CanalError):
 
 
 class PreparedLost(CanalError):
-    """The rows of an XA transaction that commits are in a journal that is purged; an operator must decide."""
+    """The binlog has no rows for an XA COMMIT: a journal is purged, or they came before. An operator must decide."""
 
 
 class MalformedEvent(CanalError):

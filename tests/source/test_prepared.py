@@ -84,6 +84,18 @@ def test_the_last_part_of_that_name_counts(tmp_path: Path) -> None:
     assert read(tmp_path, LogPosition(names[1], at)) == [2]
 
 
+def test_a_commit_that_is_repeated_after_a_crash_names_no_purged_journal_alone(tmp_path: Path) -> None:
+    """MariaDB shows the transaction as prepared after a crash in XA COMMIT, so a person commits it once more."""
+    dump = Dump().format()
+    prepare(dump, 1)
+    dump.query("XA COMMIT X'61',X'',1")
+    at = dump.position
+    dump.query("XA COMMIT X'61',X'',1")
+    (name,) = written(tmp_path, dump)
+    with pytest.raises(PreparedLost, match=r"If the server crashed in an earlier XA COMMIT .* came with the earlier one"):
+        read(tmp_path, LogPosition(name, at))
+
+
 def test_pieces_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of any size comes complete and in order, a few events at a time."""
     monkeypatch.setattr(prepared, "PIECE_BYTES", 100)

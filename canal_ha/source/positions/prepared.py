@@ -103,9 +103,11 @@ class PreparedReader:
         behind = f"{commit.at.journal}:{commit.behind}"
         oldest = names[0] if names else "none"
         return PreparedLost(
-            f"{self._where}: the XA transaction {commit.xid} commits at {commit.at}, but the binlog has no rows of it:"
-            f" it was prepared in a journal that is purged (the oldest is {oldest}). Copy its rows from the server to"
-            f" the targets, then set the cursor to {behind} (canal-ha cursor set)"
+            f"{self._where}: the XA transaction {commit.xid} commits at {commit.at}, but the binlog has no rows for it."
+            " If the server crashed in an earlier XA COMMIT of the transaction, and somebody repeated it, the rows came"
+            " with the earlier one. Otherwise it was prepared in a journal that is purged (the oldest is"
+            f" {oldest}). Copy its rows from the server to the targets if they lack them, then set the cursor to"
+            f" {behind} (canal-ha cursor set)"
         )
 
 

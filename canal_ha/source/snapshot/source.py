@@ -150,7 +150,6 @@ class SnapshotSource:
         self._session = SourceSession(config, config.master, opening=opening)
         self.server: Flavor = examine(self._session)
         self._prepare()
-        self.way = beside_xa(self._session, visibility(self._session, self.server))
         self._checked: LogPosition | None = None
         self._had: Reached | None = None  # the end of the binlog behind `check`
         self._memory = RowMemory()
@@ -168,6 +167,7 @@ class SnapshotSource:
             session.query(f"SET SESSION max_statement_time = {self._select_s:.3f}")
         elif self._select_s:
             session.query(f"SET SESSION max_execution_time = {max(1, int(self._select_s * 1000))}")
+        self.way = beside_xa(session, visibility(session, self.server))
 
     @property
     def name(self) -> Source:

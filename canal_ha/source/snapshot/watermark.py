@@ -15,6 +15,9 @@ server whose counter Com_xa_commit is 0: a statement is counted before it is in 
 applier of a replica. From the first one on the SELECT locks its rows. The stream's own XA COMMITs would not do: a
 stream that begins anew does not know those of a moment ago, and a counter that stands still proves nothing, because a
 commit can wait for a semi-synchronous replica as long as it likes.
+
+A server that crashed in between has counted nothing, and XA RECOVER shows the transaction as prepared. Nothing before
+the connection can be so but what XA RECOVER shows at its begin, and a crash ends it.
 """
 
 from __future__ import annotations
@@ -72,14 +75,22 @@ class Reached:
 def visibility(session: SourceSession, server: Flavor) -> Visibility:
     """Return the best way that the server and the account allow. Raises SourceUnavailable, SourceRefused."""
     if server.mariadb:
-        return Visibility.CONSISTENT_SNAPSHOT
+        return Visibility.LOCKING_READ if _prepared(session) else Visibility.CONSISTENT_SNAPSHOT
     if session.query("SHOW GLOBAL VARIABLES WHERE Variable_name = 'gtid_mode' AND Value = 'ON'"):
         return Visibility.OWNED_GTIDS
     try:
         known = session.ask(_LOG_STATUS)
     except pymysql.MySQLError:
         return Visibility.LOCKING_READ  # the right, the table or the database is missing
-    return Visibility.LOG_STATUS if known else Visibility.LOCKING_READ
+    return Visibility.LOG_STATUS if known and not _prepared(session) else Visibility.LOCKING_READ
+
+
+def _prepared(session: SourceSession) -> bool:
+    """Return whether an XA transaction is prepared, as far as the account may know."""
+    try:
+        return bool(session.ask("XA RECOVER"))
+    except pymysql.MySQLError:
+        return False  # MySQL wants the right XA_RECOVER_ADMIN
 
 
 def beside_xa(session: SourceSession, way: Visibility) -> Visibility:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import pymysql
 import pytest
 
 from canal_ha.model.snapshot import SnapshotRange
-from canal_ha.source.snapshot.source import Read, SnapshotSource
+from canal_ha.source.snapshot.source import Read, SnapshotSource, StillLocked
 from canal_ha.source.snapshot.watermark import Visibility
 from lab import MariaDB, MySQL, SqlServer
 from lab.replica import Replica
@@ -73,6 +74,62 @@ def test_selects_lock_from_the_first_xa_commit_on(make: Callable[[], SqlServer],
             assert source.way is Visibility.LOCKING_READ
 
 
+PREPARED = ("XA START 'y'", "UPDATE {0} SET v = 9 WHERE id = 30", "XA END 'y'", "XA PREPARE 'y'")
+
+
+@pytest.mark.parametrize("make", [mysql_log_status, MariaDB], ids=lambda make: make.__name__)
+def test_selects_lock_if_a_transaction_is_prepared_when_the_connection_begins(
+    make: Callable[[], SqlServer], database: str
+) -> None:
+    """The server may have crashed in its XA COMMIT. On MySQL, an account without the right to look does not know."""
+    with make() as server:
+        table = filled(server, database)
+        with server.connect() as connection, connection.cursor() as cursor:
+            for statement in PREPARED:
+                cursor.execute(statement.format(table))
+            if server.flavor == "mysql":
+                with source_of(server) as source:
+                    assert source.way is Visibility.LOG_STATUS
+                server.execute("GRANT XA_RECOVER_ADMIN ON *.* TO canal")
+            with source_of(server) as source:
+                assert source.way is Visibility.LOCKING_READ
+            cursor.execute("XA ROLLBACK 'y'")
+        with source_of(server) as source:
+            assert source.way is WAYS[make]
+
+
+def test_an_xa_commit_in_which_the_server_crashed_is_waited_for(database: str) -> None:
+    """The binlog has it, the engine does not, and the server counts none: older rows came behind the stream's."""
+    with MariaDB(extra=["--innodb-flush-log-at-trx-commit=1", "--innodb-lock-wait-timeout=1"]) as server:
+        table = filled(server, database)
+        with server.connect() as connection, connection.cursor() as cursor:
+            for statement in PREPARED:
+                cursor.execute(statement.format(table))
+            server.execute(
+                "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC, rpl_semi_sync_master_timeout = 3600000",
+                "SET GLOBAL rpl_semi_sync_master_wait_no_slave = ON, rpl_semi_sync_master_enabled = ON",
+            )
+            before = server.position()
+
+            def commit() -> None:
+                with suppress(pymysql.MySQLError):
+                    cursor.execute("XA COMMIT 'y'")
+
+            thread = threading.Thread(target=commit)
+            thread.start()
+            until(lambda: server.position() != before, what="XA COMMIT in the binlog")
+            server.kill()
+            thread.join(20)
+        server.start()
+        assert server.query("SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")[0]["Value"] == "0"
+        assert server.query(f"SELECT v FROM {table} WHERE id = 30")[0]["v"] == 0
+        with source_of(server) as source, pytest.raises(StillLocked):
+            chunk(source, database)
+        server.execute("XA COMMIT 'y'")
+        with source_of(server) as source:
+            assert b"\x0230\x019" in chunk(source, database).rows.whole().packets
+
+
 def test_gtids_cover_xa_commit(database: str) -> None:
     """The session owns the GTID until the transaction is committed, so no rows are locked."""
     with mysql_with_gtids() as server:
@@ -106,13 +163,8 @@ def test_a_locking_select_waits_for_rows_and_lets_others_insert_beside_them(
         table = filled(server, database)
         commit_xa(server, table)
         with source_of(server) as source, server.connect() as connection, connection.cursor() as cursor:
-            for statement in (
-                "XA START 'y'",
-                f"UPDATE {table} SET v = 9 WHERE id = 30",
-                "XA END 'y'",
-                "XA PREPARE 'y'",
-            ):
-                cursor.execute(statement)
+            for statement in PREPARED:
+                cursor.execute(statement.format(table))
             read: list[Read] = []
             thread = threading.Thread(target=lambda: read.append(chunk(source, database)))
             thread.start()
