@@ -9,7 +9,7 @@ import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import entries, java_text, payload
 from canal_ha.decode.ddl.dialect import Dialect, plain
-from canal_ha.decode.ddl.event_types import DdlResult, classify
+from canal_ha.decode.ddl.event_types import DdlResult, changed_rows, classify
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.kernel import cells, gtid, kinds, stream
@@ -48,6 +48,7 @@ _WITHOUT_MEANING = frozenset(
 # MySQL's event types (include/mysql binlog_event.h) except UNKNOWN_EVENT and 5.1 alpha rows events; all of MariaDB's.
 _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
 _IGNORABLE = 0x80  # header flag: a reader may skip the event if it does not know its type
+_EXECUTE_LOAD_QUERY = 18
 _INCIDENT = 26
 # event types that are never part of a prepared XA transaction
 _NEVER_HELD = frozenset(
@@ -105,7 +106,7 @@ class Decoder:
         plans_bytes: see PlanCache.
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
         GTIDs.
-        exact: whether values are in the exact form (docs/protocol.md#exact), not in canal's.
+        exact: whether entries are in the exact form (docs/protocol.md#exact), not in canal's.
         prepared: keeps the rows of XA transactions until they commit; None delivers them when they are prepared.
         in_prepared_part: the first event belongs to a prepared part.
         Raises ValueError if gtid_set is invalid.
@@ -118,6 +119,7 @@ class Decoder:
             options = replace(options, filter_query_dml=True, filter_query_dcl=True)
         self._privacy = privacy
         self._options = options
+        self._exact = exact
         self._tables = tables
         self._history = history
         self._stream = stream.EventStream(
@@ -340,6 +342,8 @@ class Decoder:
             )
         elif kind not in _KNOWN and not work.flags & _IGNORABLE:
             raise p.Broken(f"an event of type {kind}, which is unknown: it may have held rows")
+        elif kind == _EXECUTE_LOAD_QUERY and self._exact:
+            self._statement(entries.parse_load_query(work.event_src[work.event_at : work.event_stop]))
         elif kind not in _WITHOUT_MEANING:
             yield from self._raw()
         if not work.open:
@@ -626,6 +630,8 @@ class Decoder:
         """Put one entry for a statement, named by its first result, if any result passes the filters."""
         sql = plain(statement.sql, Dialect(self._mariadb, statement.sql_mode))
         results = classify(sql, statement.schema, sql_parser=self._options.ddl_parser)
+        if self._exact and all(result.event_type is EventType.QUERY for result in results):
+            results = changed_rows(sql, statement.schema) or results
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         # apply filtered statements too: another stream's filters may pass their tables
         if not changes_rows and self._privacy.on:

@@ -28,10 +28,11 @@ from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import ColumnLayout, Images, KeyPlaces
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
-from canal_ha.model.entry import DDL_TYPES, EventType
+from canal_ha.model.entry import DDL_TYPES
 from canal_ha.pipeline.entry_transform import transformed
+from canal_ha.pipeline.logged_statements import check_statement, check_statements, place_of
 from canal_ha.pipeline.row_entry import RowEntry, row_entries
-from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows, updates_several
+from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows
 from canal_ha.pipeline.transforms import Transforms
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -41,7 +42,6 @@ KEY = b"canal.key"
 TYPE = b"canal.type"
 PARTIAL = b"canal.partial"  # in the metadata of a schema: columns are missing between those of the rows
 _AS_TEXT = {True: ("date", "datetime", "timestamp"), False: ("date", "datetime")}  # in UTC, and in another time zone
-_ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 _ANY_ID = 1  # messages are built here, and nobody acknowledges them
 
 Table = tuple[str, str]
@@ -151,13 +151,7 @@ class ChangeReader:
 
     def check_statements(self, frames: bytes) -> None:
         """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so, too."""
-        entry = Entries(frames, 0, len(frames))
-        try:
-            while (count := entry.next_unusual()) >= 0:
-                if count == 0:
-                    self._check_statement(entry)
-        except Broken as error:
-            raise RemoteProtocolError(f"invalid entry: {error}") from error
+        check_statements(frames, self._takes)
 
     def _rows(self, entry: Entries, event: Event, images: Images) -> Iterator[Row]:
         plan = self._transforms.of(event.schema, event.table)
@@ -236,7 +230,7 @@ class ChangeReader:
                     if statement.effects or self._takes(*statement.own) or leaves_rows(statement.sql):
                         found.append(statement)
                 else:
-                    self._check_statement(entry)
+                    check_statement(entry, self._takes)
         except Broken as error:
             raise RemoteProtocolError(f"invalid entry: {error}") from error
         for images in self._images.values():
@@ -250,23 +244,6 @@ class ChangeReader:
         changed = effects(stored.sql, stored.ddlSchemaName or own[0])
         mine = [effect for effect in changed if self._takes(effect.schema, effect.table)]
         return _Statement(start, entry.pos, entry.number, own, stored.sql, mine)
-
-    def _check_statement(self, entry: Entries) -> None:
-        """Raise SinkRefused for a statement that changes rows of a table of the pipeline, or of unknown tables."""
-        if entry.event_type not in _ROW_EVENTS or entry.is_ddl:
-            return
-        schema, table = (
-            entry.text(entry.schema_start, entry.schema_stop),
-            entry.text(entry.table_start, entry.table_stop),
-        )
-        unnamed = not table or updates_several(entry.text(entry.sql_start, entry.sql_stop))
-        if unnamed or self._takes(schema, table):
-            what = f"{EventType(entry.event_type).name} of {f'{schema}.{table}' if table else 'several tables'}"
-            raise SinkRefused(
-                f"canal: the source has logged the statement of an {what}, without its rows, at {_place_of(entry)}."
-                " Leave the table out of tables. Or run SET GLOBAL binlog_format = ROW at the source, where sessions"
-                " must not change it, start the pipeline behind this place, and read the table again with a snapshot"
-            )
 
     def _check_images(self, entry: Entries) -> None:
         """Raise SinkRefused for new rows without all columns, and for an update whose images have different ones.
@@ -284,7 +261,7 @@ class ChangeReader:
         images.row(src, entry.rows[0], entry.rows[1])
         if entry.partial or images.before.names is not images.after.names:
             schema, _, table = key.decode().partition("\0")
-            raise _partial(schema, table, _place_of(entry))
+            raise _partial(schema, table, place_of(entry))
 
 
 def _stretch(frames: bytes, first: int, pages: Pages) -> Iterator[TableBatch]:
@@ -318,10 +295,6 @@ def _place(rows: pa.RecordBatch) -> str:
     """Return journal and offset of the first row."""
     position = rows.column(rows.num_columns - 2)[0].as_py()
     return f"{position['journal']}:{position['offset']}"
-
-
-def _place_of(entry: Entries) -> str:
-    return f"{entry.text(entry.journal_start, entry.journal_stop)}:{entry.offset}"
 
 
 def _partial(schema: str, table: str, place: str) -> SinkRefused:

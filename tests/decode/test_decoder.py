@@ -280,6 +280,45 @@ def test_statements_of_filtered_tables_are_nothing() -> None:
     assert [sql for _, sql in history.applied] == ["CREATE TABLE other (id int)", "RENAME TABLE other TO t"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "event_type", "names"),
+    [
+        ("SELECT `s`.`f`(2)", entry.UPDATE, ("", "")),
+        ("DO f(2)", entry.UPDATE, ("", "")),
+        ("/* app */ CALL f(2)", entry.UPDATE, ("", "")),
+        ("WITH c AS (SELECT 1) DELETE FROM t", entry.UPDATE, ("", "")),
+        ("SET STATEMENT max_statement_time = 1 FOR SELECT f(2)", entry.UPDATE, ("", "")),
+        ("LOAD DATA INFILE '/tmp/INTO' IGNORE INTO TABLE `t` FIELDS TERMINATED BY ','", entry.INSERT, ("s", "t")),
+        ("LOAD XML INFILE 'x' INTO TABLE o.t", entry.INSERT, ("o", "t")),
+    ],
+)
+def test_rows_that_a_query_changes_are_told_in_the_exact_form(
+    sql: str, event_type: int, names: tuple[str, str]
+) -> None:
+    """canal's form has no entry of such a statement, or a QUERY."""
+    for parser in (True, False):
+        dump = Dump().format().begin().query(sql).xid()
+        options = DecodeOptions(ddl_parser=parser)
+        _, one, _ = parsed(feed(dump, exact=True, options=options))
+        assert (one.header.eventType, one.header.schemaName, one.header.tableName) == (event_type, *names)
+        change = entry.RowChange.FromString(one.storeValue)
+        assert (change.eventType, change.isDdl, change.sql) == (event_type, False, sql)
+        others = [one for one in parsed(feed(dump, options=options)) if one.entryType == entry.ROWDATA]
+        assert {one.header.eventType for one in others} <= {entry.QUERY}
+    assert kinds(feed(dump, exact=True, options=DecodeOptions(filter_query_dml=True))) == [BEGIN, END]
+
+
+def test_rows_that_load_data_writes_are_told_in_the_exact_form() -> None:
+    """The statement has an event type of its own, which canal's form passes over."""
+    head = struct.pack("<IIBHH", 9, 0, 1, 0, 0) + struct.pack("<IIIB", 1, 9, 30, 0)
+    dump = Dump().format().begin().add(18, head + b"s\0LOAD DATA INFILE '/tmp/x' INTO TABLE t").xid()
+    _, one, _ = parsed(feed(dump, exact=True))
+    assert (one.header.eventType, one.header.schemaName, one.header.tableName) == (entry.INSERT, "s", "t")
+    assert kinds(feed(dump)) == [BEGIN, END]
+    with pytest.raises(MalformedEvent, match="a load query event without a header"):
+        feed(Dump().format().begin().add(18, head[:20]).xid(), exact=True)
+
+
 def test_ddl_entries_filtered_still_reach_the_history() -> None:
     """filter.query.ddl drops the entry, but the history still applies the statement."""
     history = AnyTable()

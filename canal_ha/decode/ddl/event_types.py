@@ -41,6 +41,7 @@ _ROW_VERBS = {
     "UPDATE": EventType.UPDATE,
     "DELETE": EventType.DELETE,
 }
+_QUERY_VERBS = frozenset({"SELECT", "DO", "CALL", "VALUES", "WITH"})
 _ROW_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
 _NAME = r"`(?:[^`]|``)++`|[\w$]++"
 _ROW_HEAD = re.compile(
@@ -89,6 +90,28 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
     if statement is not None:
         return QUERY_ONLY if statement.refused else _results(statement, default_schema)
     return () if other_statements.dropped(tokens) else QUERY_ONLY
+
+
+def changed_rows(sql: str, default_schema: str) -> tuple[DdlResult, ...]:
+    """Return which rows a statement changed that canal's parser takes for none that changes rows; () for none.
+
+    LOAD DATA and LOAD XML are an INSERT. A query is an UPDATE without a table: a binlog has it only if one of its
+    functions changed rows, of tables that it does not name.
+    """
+    tokens = _without_settings(leading(sql))
+    word = tokens[0].word if tokens else ""
+    if word in _QUERY_VERBS:
+        return (DdlResult(EventType.UPDATE, None, None),)
+    if word != "LOAD":
+        return ()
+    reader = TokenReader(tokens)
+    try:
+        reader.skip_to("INTO")
+        reader.expect("INTO", "TABLE")
+        name = table_name(reader)
+    except Unreadable:
+        return (DdlResult(EventType.INSERT, None, None),)
+    return (DdlResult(EventType.INSERT, name.schema or default_schema, name.table),)
 
 
 def _without_settings(tokens: list[Token]) -> list[Token]:
