@@ -62,7 +62,7 @@ class SourceOptions:
     """The parsed options.
 
     max_rows, max_bytes: 0 for no limit.
-    table: "" unless the shape is TABLE.
+    table: schema.table if the shape is TABLE; patterns of the pipeline's tables if it is CHANGES; else "".
     starting, ending: bounds of a batch; "" for none.
     spool_dir: "" for a batch, and without Spark.
     """
@@ -180,7 +180,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     table = read.text("table")
     if shape is Shape.TABLE and table.count(".") != 1:
         raise OptionInvalid(f"canal: option table must be schema.name when format is table, not {table!r}")
-    if shape is not Shape.TABLE and (table or read.text("tableSchema")):
+    if shape is not Shape.TABLE and ((table and shape is not Shape.CHANGES) or read.text("tableSchema")):
         raise OptionInvalid(f"canal: options table and tableSchema belong to format=table, not to format={shape}")
     snapshot, starting, ending = read.snapshot(), read.place("startingOffsets"), read.place("endingOffsets")
     if snapshot and (starting or ending):

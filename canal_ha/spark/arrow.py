@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, EntryColumns, maps_of, read_tables, repeated
 from canal_ha.client.arrow_types import strings, wrapped
+from canal_ha.decode.filters import TableFilter
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import MapRows
 from canal_ha.decode.kernel.layouts import ColumnLayout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
+from canal_ha.pipeline.logged_statements import check_statements
 from canal_ha.pipeline.options import Evolution, Shape
 from canal_ha.spark import debezium
 from canal_ha.spark.entries import DDL, EntryRows, changes_of
@@ -28,9 +32,10 @@ class SegmentReading:
 
     shape: shape of the rows.
     schema: the query's schema in Arrow's form.
-    table: schema.table, for Shape.TABLE.
+    table: see SourceOptions.
     evolution: what to do with a column that the schema lacks.
     time_zone: time zone of TIMESTAMP texts that are not in UTC.
+    filter: the client's table filter; "" for none.
     """
 
     shape: Shape
@@ -38,6 +43,29 @@ class SegmentReading:
     table: str
     evolution: Evolution
     time_zone: str
+    filter: str = ""
+
+    def takes(self, schema: str, table: str) -> bool:
+        """Return whether the reader takes the rows of a table."""
+        name = f"{schema}.{table}"
+        if self.shape is Shape.TABLE:
+            return name == self.table
+        if self.table and not any(fnmatchcase(name, pattern) for pattern in self.table.split(",")):
+            return False
+        return not self.filter or _table_filter(self.filter).accepts(schema, table)
+
+
+@lru_cache(maxsize=16)
+def _table_filter(text: str) -> TableFilter:
+    return TableFilter(text, "", of_client=True)
+
+
+def check_logged(frames: bytes, name: str, reading: SegmentReading) -> None:
+    """Raise SinkRefused for changes of rows that the source has logged as statements, and SpoolUnusable."""
+    try:
+        check_statements(frames, reading.takes)
+    except RemoteProtocolError as error:
+        raise SpoolUnusable(f"{name} holds invalid entries: {error}") from error
 
 
 def entries_to_arrow(
@@ -51,9 +79,10 @@ def entries_to_arrow(
     name: name of the segment, for messages.
     reading: how to read it.
     statement: latest DDL statement of `reading.table`, for messages.
-    Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type, and for typed
-    rows without all columns.
+    Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type, for typed rows
+    without all columns, and for changes of rows that the source has logged as statements.
     """
+    check_logged(frames, name, reading)
     try:
         if reading.shape is Shape.TABLE:
             wanted = _Table(reading, statement)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.spark.compatible import arrow_schema
 from canal_ha.spark.error_text import plain_errors
-from canal_ha.spark.private_reads import PlannedRead, frames, plan
+from canal_ha.spark.private_reads import PlannedRead, filter_of, frames, plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +49,8 @@ class CanalBatchReader(DataSourceReader):
         assert isinstance(partition, CanalBatchPartition)
         options, planned = self._options, partition.planned
         schema = arrow_schema(self._schema)
-        reading = SegmentReading(options.shape, schema, options.table, options.evolution, options.time_zone)
+        reading = SegmentReading(
+            options.shape, schema, options.table, options.evolution, options.time_zone, filter_of(options)
+        )
         for seq, block in enumerate(frames(options, planned)):
             yield from entries_to_arrow(block, planned.destination, seq, f"block {seq}", reading, "")

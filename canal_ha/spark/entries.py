@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from canal_ha.client.message import parse
 from canal_ha.client.rows import row_change
 from canal_ha.errors import SpoolUnusable
-from canal_ha.model.entry import DDL_TYPES, SNAPSHOT_PROP, EventType
+from canal_ha.model.entry import DDL_TYPES, PARTIAL_PROP, SNAPSHOT_PROP, EventType
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Column, Header, RowData
 
@@ -139,7 +139,8 @@ def _rows(number: int, sub: int, header: Header, op: str, rows: Sequence[RowData
     after = [_texts(row.afterColumns) for row in rows] if op != DELETE else []
     before_layout = _layout(first.beforeColumns) if before else _NO_LAYOUT
     after_layout = _layout(first.afterColumns) if after else _NO_LAYOUT
-    if op == UPDATE and before_layout.names != after_layout.names:
+    lacking = any(prop.key == PARTIAL_PROP for prop in header.props)
+    if lacking or (op == UPDATE and before_layout.names != after_layout.names):
         before_layout = RowLayout(before_layout.columns, before_layout.keys, partial=True)
         after_layout = RowLayout(after_layout.columns, after_layout.keys, partial=True)
     return EntryRows(number, sub, header, op, before_layout, after_layout, before, after)

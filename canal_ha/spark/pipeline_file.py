@@ -142,7 +142,8 @@ def pipeline(body: Mapping[str, Any], file: str, described: Description | None =
             raise OptionInvalid(f"{file}: [source] {name}: a pipeline sets this option itself; remove it")
     if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
         source["maxRowsPerTrigger"] = str(COMMITTED_MAX_ROWS if described else DEFAULT_MAX_ROWS)
-    source["format"] = "changes"
+    tables = read.names("tables", body.get("tables", ["*"]))
+    source |= {"format": "changes", "table": ",".join(tables)}
     for name in source:
         if name.lower() == "password":  # Spark shows options: the source replaces the placeholder
             source[name] = with_absolute_paths(source[name], Path(file).parent)
@@ -153,7 +154,6 @@ def pipeline(body: Mapping[str, Any], file: str, described: Description | None =
     given = {key: _text(value) for key, value in read.table("spark").items()}
     hidden = {key for key, text in given.items() if has_placeholder(text) or re.search(SECRET_NAMES, key)}
     secrets = {key: _filled(given.pop(key), f"[spark] {key}", file) for key in sorted(hidden)}
-    tables = read.names("tables", body.get("tables", ["*"]))
     return Pipeline(
         file=file,
         name=read.text("name"),

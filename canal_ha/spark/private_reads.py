@@ -68,14 +68,14 @@ def frames(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
 def delivered(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
     """Yield the entries of a read as they come; with a snapshot, its rows and the changes beside them."""
     with private_connector(options, read.destination) as connector:
-        _check_server(read, connector.read_from(read.start, read.until, _filter(options), options.snapshot))
+        _check_server(read, connector.read_from(read.start, read.until, filter_of(options), options.snapshot))
         yield from _blocks(connector, options, read)
 
 
 def _existing(options: SourceOptions, read: PlannedRead) -> Iterator[bytes]:
     with private_connector(options, read.destination) as connector:
         for left in reversed(range(BEGINNINGS)):
-            begun = connector.read_from(read.start, "", _filter(options), options.snapshot)
+            begun = connector.read_from(read.start, "", filter_of(options), options.snapshot)
             state = SnapshotState.from_text(begun.snapshot) if begun else None
             assert state is not None  # read_from has checked it
             with tempfile.TemporaryFile() as file:
@@ -148,7 +148,7 @@ def _check_server(read: PlannedRead, begun: LogPosition | None) -> None:
         )
 
 
-def _filter(options: SourceOptions) -> str:
+def filter_of(options: SourceOptions) -> str:
     """Return the filter; if none is set, one for the tables of the snapshot."""
     if options.filter or options.snapshot == ("*",):
         return options.filter

@@ -174,12 +174,14 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode the segments of a partition; needs no other state."""
-        from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
+        from canal_ha.spark.arrow import SegmentReading, check_logged, entries_to_arrow
 
         assert isinstance(partition, CanalPartition)
         options = self._options
         schema = arrow_schema(self._schema)
-        reading = SegmentReading(options.shape, schema, options.table, options.evolution, options.time_zone)
+        reading = SegmentReading(
+            options.shape, schema, options.table, options.evolution, options.time_zone, options.filter
+        )
         storage = open_storage(partition.uri)
         statement = partition.statement
         for seq, name in partition.files:
@@ -191,6 +193,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"canal: segment {file} is missing: check that spoolDir is the same directory on all machines"
                 ) from error
             if options.shape is Shape.TABLE and options.table not in contents.rows:
+                check_logged(contents.frames, file, reading)
                 continue
             yield from entries_to_arrow(contents.frames, partition.destination, seq, file, reading, statement)
 

@@ -21,7 +21,7 @@ from canal_ha.spark.entries import INSERT, EntryRows, RowLayout
 from canal_ha.spark.moments import in_utc
 from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
 from canal_ha.wire.proto.entry_protocol_pb2 import Header
-from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, rows
+from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, logged_statement, rows
 
 POSITION = pa.struct([pa.field("seq", pa.int64()), *arrow.POSITION])
 STAMP = pa.timestamp("us", tz="UTC")
@@ -62,10 +62,11 @@ TABLE = pa.schema(
 
 
 def read(
-    shape: Shape, schema: pa.Schema, *entries: bytes, evolution: Evolution = Evolution.NULL
+    shape: Shape, schema: pa.Schema, *entries: bytes, evolution: Evolution = Evolution.NULL, filter: str = ""
 ) -> list[dict[str, Any]]:
     """Return the rows of one segment."""
-    reading = SegmentReading(shape, schema, "s.t", evolution, "UTC")
+    table = "s.t" if shape in (Shape.TABLE, Shape.CHANGES) else ""
+    reading = SegmentReading(shape, schema, table, evolution, "UTC", filter)
     batches = entries_to_arrow(frames(entries), "d", 7, "segment", reading, "")
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -82,6 +83,34 @@ def test_the_envelope_tells_null_from_missing() -> None:
     assert row["position"] == {
         "seq": 7, "entry": 1, "row": 0, "server": 1, "journal": "bin.000001", "offset": 20, "sub": 0, "gtid": ""
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "schema"),
+    [(Shape.ENVELOPE, ENVELOPE), (Shape.CHANGES, CHANGES), (Shape.DEBEZIUM, DEBEZIUM), (Shape.TABLE, TABLE)],
+)
+def test_changes_that_the_source_logged_as_a_statement_do_not_pass_unnoticed(shape: Shape, schema: pa.Schema) -> None:
+    """Every shape refuses those of its tables, and of unknown ones; the filter leaves tables out."""
+    for logged in (
+        logged_statement(11, "UPDATE t SET name = 'y'", "UPDATE"),
+        logged_statement(11, "SELECT f(1)", "UPDATE", table="", schema=""),
+    ):
+        with pytest.raises(
+            SinkRefused, match=r"logged the statement of an UPDATE of .*, without its rows, at bin.*:11"
+        ):
+            read(shape, schema, begin(10), insert(10, 1), logged, end(19))
+    other = logged_statement(11, "UPDATE u SET name = 'y'", "UPDATE", table="u")
+    assert len(read(shape, schema, begin(10), insert(10, 1), other, end(19), filter=r"s\.t")) == 1
+
+
+def test_rows_that_the_node_marks_as_partial_are_partial() -> None:
+    """Missing last columns do not show otherwise."""
+    for marked in (
+        rows(11, "INSERT", [(None, {"id": "1"})], partial=True),
+        rows(11, "UPDATE", [({"id": "1"}, {"id": "1"})], partial=True),
+    ):
+        [row] = read(Shape.CHANGES, CHANGES, begin(10), marked, end(19))
+        assert RowLayout.from_json(row["layout"]).partial
 
 
 def test_entries_of_one_offset_are_numbered() -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from pyarrow import dataset
 
-from canal_ha.errors import OptionInvalid
+from canal_ha.errors import OptionInvalid, PipelineFailed
 from canal_ha.pipeline.options import Shape
 from canal_ha.spark import pipeline, pipeline_file
 from canal_ha.spark.entries import changes_of
 from canal_ha.spark.shapes import FIXED
 from canal_ha.spark.sinks.console import Console
 from canal_ha.spark.sinks.parquet import Parquet
+from lab import MariaDB, Node, lake
 from tests.spark.entries import frames, insert
 from tests.spark.made import Made, statement
 from tests.spark.running import write_pipeline
@@ -68,3 +69,26 @@ def test_the_parquet_log_shows_which_rows_a_snapshot_read(spark: Any, tmp_path: 
         ("insert", [("id", "1")], [("id", "1"), ("name", "x")]),
         ("read", [("id", "2")], [("id", "2"), ("name", "x")]),
     ]
+
+
+@pytest.mark.spark
+def test_a_sink_misses_no_rows_that_were_logged_as_statements(
+    spark: Any, mariadb: MariaDB, node: Node, database: str, tmp_path: Path
+) -> None:
+    """The query ends at a statement on one of its tables, and passes over those on others."""
+    file = write_pipeline(
+        tmp_path / "p.toml",
+        {"servers": node.address, "destination": database, "spoolDir": str(tmp_path / "spool")},
+        [{"type": "delta", "path": str(tmp_path / "lake")}],
+        tables=[f"{database}.t"],
+    )
+    described = pipeline_file.load(file)
+    mariadb.execute(f"USE {database}", "INSERT INTO t VALUES (1, 1)", "CREATE TABLE other (id INT PRIMARY KEY)")
+    pipeline.run(spark, described, once=True)
+    as_statements = "SET SESSION binlog_format = STATEMENT"
+    mariadb.execute(f"USE {database}", as_statements, "INSERT INTO other VALUES (1)")
+    pipeline.run(spark, described, once=True)
+    mariadb.execute(f"USE {database}", as_statements, "UPDATE t SET v = 2")
+    with pytest.raises(PipelineFailed, match=rf"logged the statement of an UPDATE of {database}\.t, without its rows"):
+        pipeline.run(spark, described, once=True)
+    assert [row["v"] for row in lake.rows(tmp_path / "lake" / database / "t")] == [1]
