@@ -19,7 +19,7 @@ from canal_ha.pipeline.altered import altered, find
 from canal_ha.pipeline.conversions import converted
 from canal_ha.pipeline.done import statement_ids
 from canal_ha.pipeline.given_key import given_key
-from canal_ha.pipeline.reading import KEY, TYPE
+from canal_ha.pipeline.reading import GIVEN, KEY, TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
 _DELETE = "delete"
@@ -243,7 +243,8 @@ def key_columns(schema: pa.Schema, name: str, given: tuple[str, ...]) -> tuple[s
                 f"canal: {name} has no primary key: list its key columns under keys in the pipeline's file"
             )
         return keys
-    return given_key((each.name for each in columns), given, name)
+    others = {each.name.lower(): own.decode() for each in columns if (own := (each.metadata or {}).get(GIVEN))}
+    return given_key((each.name for each in columns), given, name, others)
 
 
 def check_keys(rows: pa.Table, keys: Sequence[str], name: str) -> None:

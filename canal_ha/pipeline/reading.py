@@ -40,6 +40,7 @@ from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA
 
 KEY = b"canal.key"
 TYPE = b"canal.type"
+GIVEN = b"canal.given"  # the name that the pipeline's file has for a key column, if it is another one
 PARTIAL = b"canal.partial"  # in the metadata of a schema: columns are missing between those of the rows
 _AS_TEXT = {True: ("date", "datetime", "timestamp"), False: ("date", "datetime")}  # in UTC, and in another time zone
 _ANY_ID = 1  # messages are built here, and nobody acknowledges them
@@ -145,9 +146,11 @@ class ChangeReader:
 
     def row_entries(self, frames: bytes) -> Iterator[RowEntry]:
         """See Portion.row_entries. Raises SinkRefused and RemoteProtocolError."""
+        self._learn_names(frames)
+        others = self._transforms.given.others
         if self._transforms:
-            return row_entries(self.transformed(frames), lambda schema, table: True)
-        return row_entries(frames, self._takes)
+            return row_entries(self.transformed(frames), lambda schema, table: True, others)
+        return row_entries(frames, self._takes, others)
 
     def check_statements(self, frames: bytes) -> None:
         """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so, too."""
@@ -243,7 +246,20 @@ class ChangeReader:
         stored = row_change(parse(Messages.FromString(entry.src[start : entry.pos]).messages[0]))
         changed = effects(stored.sql, stored.ddlSchemaName or own[0])
         mine = [effect for effect in changed if self._takes(effect.schema, effect.table)]
+        for effect in mine:
+            if effect.alter is not None:
+                self._transforms.of(effect.schema, effect.table).note_renames(effect.alter)
         return _Statement(start, entry.pos, entry.number, own, stored.sql, mine)
+
+    def _learn_names(self, frames: bytes) -> None:
+        """Note the names that statements give to given key columns, because rows before them may have these, too."""
+        entry = Entries(frames, 0, len(frames))
+        try:
+            while self._transforms.given and (count := entry.next_unusual()) >= 0:
+                if not count and entry.is_ddl:
+                    self._statement(entry, entry.frame_start)
+        except Broken as error:
+            raise RemoteProtocolError(f"invalid entry: {error}") from error
 
     def _check_images(self, entry: Entries) -> None:
         """Raise SinkRefused for new rows without all columns, and for an update whose images have different ones.
@@ -323,9 +339,12 @@ class _Described:
 
     def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
         own = []
+        others = self._transforms.of(schema, table).other_names
         for column, plan in self._transforms.of(schema, table).names(columns):
             kind = plan.type_of(column)
             metadata = {KEY: b"1" if column.key else b"0", TYPE: kind.text.encode()}
+            if plan.name.lower() in others:
+                metadata[GIVEN] = others[plan.name.lower()].encode()
             arrow = kind.arrow if plan.changes_values else self._arrow(kind)
             own.append(pa.field(column.name, arrow, metadata=metadata))  # `Transforms` gives it its new name
         gaps = any(column.index != place for place, column in enumerate(columns))

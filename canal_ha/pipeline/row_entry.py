@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from canal_ha.decode.kernel.layouts import ColumnLayout, Images, Layout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.entry import EventType
+from canal_ha.pipeline.given_key import NO_NAMES
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
 Texts = list[str | None]
@@ -81,6 +82,7 @@ class RowEntry:
     rows: texts before and after; a side that the event has not is empty.
     codes: sqlType of each column of the last row, old ones for a delete.
     frame: the entry as field 2 of canal's Messages.
+    key_names: other names of given key columns; see GivenKeys.others.
     """
 
     schema: str
@@ -100,6 +102,7 @@ class RowEntry:
     rows: Sequence[tuple[Texts, Texts]]
     codes: Sequence[int]
     frame: memoryview
+    key_names: Mapping[str, str]
 
     @property
     def image(self) -> ImageColumns:
@@ -107,11 +110,16 @@ class RowEntry:
         return self.before if self.event == EventType.DELETE else self.after
 
 
-def row_entries(frames: bytes, takes: Callable[[str, str], bool]) -> Iterator[RowEntry]:
+def row_entries(
+    frames: bytes,
+    takes: Callable[[str, str], bool],
+    key_names: Callable[[str], Mapping[str, str]] = lambda table: NO_NAMES,
+) -> Iterator[RowEntry]:
     """Yield the entries with rows or statements, in order.
 
     frames: field 2 of Messages, once for each entry.
     takes: returns whether a table is wanted (schema, name).
+    key_names: returns other names of given key columns of `schema.table`.
     Raises RemoteProtocolError.
     """
     known: dict[tuple[str, str, int], Images] = {}
@@ -122,13 +130,20 @@ def row_entries(frames: bytes, takes: Callable[[str, str], bool]) -> Iterator[Ro
                 schema = entry.text(entry.schema_start, entry.schema_stop)
                 table = entry.text(entry.table_start, entry.table_stop)
                 if takes(schema, table):
-                    yield _entry(entry, start, schema, table, known)
+                    yield _entry(entry, start, schema, table, known, key_names(f"{schema}.{table}"))
             start = entry.pos
     except Broken as error:
         raise RemoteProtocolError(f"invalid entry: {error}") from error
 
 
-def _entry(entry: Entries, start: int, schema: str, table: str, known: dict[tuple[str, str, int], Images]) -> RowEntry:
+def _entry(
+    entry: Entries,
+    start: int,
+    schema: str,
+    table: str,
+    known: dict[tuple[str, str, int], Images],
+    key_names: Mapping[str, str],
+) -> RowEntry:
     entry.change()
     event = EventType(entry.event_type)
     images = known.get((schema, table, event))
@@ -155,6 +170,7 @@ def _entry(entry: Entries, start: int, schema: str, table: str, known: dict[tupl
         rows,
         [column.cell_type for column in current.columns] if rows else (),
         memoryview(entry.src)[start : entry.pos],
+        key_names,
     )
 
 

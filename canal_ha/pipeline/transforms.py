@@ -14,11 +14,14 @@ import pyarrow as pa
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import strings
 from canal_ha.client.rows import Value, converted
+from canal_ha.decode.ddl.statements import AlterTable
 from canal_ha.decode.kernel.changes import Convert
 from canal_ha.decode.kernel.layouts import ColumnLayout, KeyPlaces, Layout, primary_key
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.column_transform import ColumnTransform, kept
+from canal_ha.pipeline.given_key import GivenKeys
+from canal_ha.pipeline.kept_columns import renames_of
 from canal_ha.pipeline.statement_text import renamed_to, text_for
 from canal_ha.pipeline.transform_rules import TABLES_KEPT, Table, TransformRule, rule_of
 
@@ -34,6 +37,7 @@ class TableTransform:
         source: Table,
         rules: Sequence[TransformRule],
         keys: Mapping[str, Sequence[str]],
+        given: GivenKeys,
         exposes: Callable[[TableTransform, Table], bool],
     ) -> None:
         """Decide about the table.
@@ -41,6 +45,7 @@ class TableTransform:
         source: its schema and name at the source.
         rules: all transforms.
         keys: given key columns, by names at the target.
+        given: other names of these.
         exposes: returns whether another name of the table shows a column that is protected here.
         """
         self._exposes = exposes
@@ -56,6 +61,7 @@ class TableTransform:
                 self.schema, self.table = place
                 self.merges |= rule.merges
         self._keys = frozenset(key.lower() for key in keys.get(f"{self.schema}.{self.table}", ()))
+        self._given = given
 
     @property
     def renames(self) -> bool:
@@ -116,13 +122,26 @@ class TableTransform:
         return left
 
     @property
+    def other_names(self) -> Mapping[str, str]:
+        """The other names of given key columns, in lower case, with the name in the file."""
+        return self._given.others(f"{self.schema}.{self.table}")
+
+    def note_renames(self, alter: AlterTable) -> None:
+        """Note the names that a statement about the table gives to given key columns."""
+        for old, new in renames_of(alter):
+            self._given.rename(f"{self.schema}.{self.table}", self.named(old).name, self.named(new).name)
+
+    @property
     def key_places(self) -> KeyPlaces | None:
         """What finds the columns of the given key; None without one."""
         return self._key_places if self._keys else None
 
     def _key_places(self, columns: list[ColumnLayout]) -> list[int]:
         """Return the places of the given key's columns; if one is missing, those of the primary key."""
-        given = [place for place, column in enumerate(columns) if self.named(column.name).name.lower() in self._keys]
+        names, others = [self.named(column.name).name.lower() for column in columns], self.other_names
+        found = {others[name].lower(): place for place, name in enumerate(names) if name in others}
+        found |= {name: place for place, name in enumerate(names)}
+        given = sorted(found[key] for key in self._keys if key in found)
         return given if len(given) == len(self._keys) else primary_key(columns)
 
     @property
@@ -185,6 +204,7 @@ class Transforms:
         self._takes = takes
         self._rules = [rule_of(*item) for each in given for item in each.items()]
         self._keys = keys or {}
+        self.given = GivenKeys(self._keys)
         self._plans: dict[Table, TableTransform] = {}
         self._sources: dict[Table, Table] = {}  # of the target's tables
         self._merged: set[Table] = set()  # of the target
@@ -223,4 +243,4 @@ class Transforms:
         return self._takes(*new) and bool(old.protecting - self._plan(new).protecting)
 
     def _plan(self, source: Table) -> TableTransform:
-        return TableTransform(source, self._rules, self._keys, self._exposes)
+        return TableTransform(source, self._rules, self._keys, self.given, self._exposes)

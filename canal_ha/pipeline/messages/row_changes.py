@@ -54,9 +54,10 @@ class RowOperations:
         self.keys: Sequence[str] = self.columns.key_names
         table = f"{entry.schema}.{entry.table}"
         if entry.rows and (named := given.get(table)):
-            self.keys = given_key(self.columns.names, named, table)
+            others = entry.key_names
+            self.keys = given_key(self.columns.names, named, table, others)
             if entry.event == EventType.UPDATE:
-                given_key(entry.before.names, named, table)  # without the old key, no message could delete it
+                given_key(entry.before.names, named, table, others)  # without the old key, no message could delete it
 
     def __iter__(self) -> Iterator[RowOperation]:
         """Yield the changes; none for a statement."""
