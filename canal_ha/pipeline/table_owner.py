@@ -51,9 +51,10 @@ def claimed(
         )
     if not others and owner is None and not (wrote() or free()):
         raise SinkRefused(
-            f"{where} exists and has rows that this pipeline did not write: they would stay in the copy, or go with a"
-            f" TRUNCATE. Nothing was written. Drop or rename the table, or choose another place. If pipeline"
-            f" {pipeline!r} may change these rows: set the table's property {PIPELINE} to {pipeline}"
+            f"{where} exists and has rows, and nothing shows that this pipeline wrote them: they would stay in the"
+            f" copy, or go with a TRUNCATE. Nothing was written. If an earlier version of pipeline {pipeline!r} wrote"
+            f" them, or if it may change them: set the table's property {PIPELINE} to {pipeline}. Else drop or rename"
+            " the table, or choose another place"
         )
     return {PIPELINE: pipeline, DESTINATIONS: json.dumps([*others, destination])}
 

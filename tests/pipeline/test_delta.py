@@ -471,13 +471,24 @@ def test_destinations_that_a_route_merges_share_a_table(tmp_path: Path) -> None:
     assert [each["id"] for each in rows(tmp_path)] == [1, 2]
 
 
+def test_a_table_that_an_earlier_version_wrote_in_an_earlier_run_is_not_refused(tmp_path: Path) -> None:
+    """Its transactions have the name of that run; the metadata of its commits names the destination."""
+    wrote = CommitProperties({"canal.destination": "a"}, app_transactions=[Transaction("canal-ha a former", 0)])
+    write_deltalake(f"{tmp_path}/delta/s/t", pa.table({"id": [0], "name": ["x"]}), commit_properties=wrote)
+    target = opened(tmp_path)
+    with pytest.raises(SinkRefused, match=r"nothing shows that this pipeline wrote them.*an earlier version"):
+        Writer(target, "b").commit(change(1, None, row(1)), offset=1)
+    Writer(target, "a").commit(change(1, None, row(1)), offset=1)
+    assert [each["id"] for each in rows(tmp_path)] == [0, 1]
+
+
 def test_tables_of_earlier_versions_go_on(tmp_path: Path) -> None:
     """They name no owner: those who have written them become the owners, and no others."""
     wrote = CommitProperties(app_transactions=[Transaction(f"canal-ha {name} run", 0) for name in "ab"])
     write_deltalake(f"{tmp_path}/delta/s/t", pa.table({"id": [0], "name": ["x"]}), commit_properties=wrote)
     target = opened(tmp_path)
     first, second, third = (Writer(target, name) for name in "abc")
-    with pytest.raises(SinkRefused, match="has rows that this pipeline did not write"):
+    with pytest.raises(SinkRefused, match="has rows, and nothing shows that this pipeline wrote"):
         third.commit(change(1, None, row(1)), offset=1)
     second.commit(change(1, None, row(2)), offset=1)
     first.commit(change(2, None, row(3)), offset=2)
@@ -491,7 +502,7 @@ def test_a_table_with_rows_of_somebody_else_is_refused(tmp_path: Path, mode: str
     """They would stay in the copy, and a TRUNCATE would delete them. The table's owner can allow it."""
     write_deltalake(f"{tmp_path}/delta/s/t", pa.table({"id": [7], "name": ["theirs"]}))
     writer = Writer(opened(tmp_path, mode))
-    with pytest.raises(SinkRefused, match="exists and has rows that this pipeline did not write"):
+    with pytest.raises(SinkRefused, match="exists and has rows, and nothing shows that this pipeline wrote"):
         writer.commit(change(1, None, row(1)), offset=1)
     assert rows(tmp_path) == [{"id": 7, "name": "theirs"}]
 

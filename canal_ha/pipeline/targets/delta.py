@@ -67,6 +67,7 @@ from canal_ha.pipeline.targets.delta_sql import same_key, unused, values_of
 
 _CHECK = ".check"  # no destination has this directory
 _PROPERTY = "canal.progress"
+_DESTINATION = "canal.destination"  # in the metadata of commits
 _GONE = "_canal_gone"
 _COLUMNS = " columns"
 _NEWEST = " newest_ms"
@@ -213,7 +214,7 @@ class DeltaTables:
             self.pipeline,
             destination,
             f"delta: the table {without_login(table.table_uri)}",
-            wrote=lambda: table.transaction_version(run) is not None,
+            wrote=lambda: table.transaction_version(run) is not None or _has_commits_of(destination, table),
             merges=merges,
             free=lambda: not table.file_uris(),
         )
@@ -300,7 +301,7 @@ class _TableCommit:
         self._place = binlog_of(last)
         self._binlog = f"{self._run} {self._place}" if last.server else ""
         self._digest = 0 if self._binlog else int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
-        self._metadata = {"canal.destination": portion.destination, "canal.position": str(last)}
+        self._metadata = {_DESTINATION: portion.destination, "canal.position": str(last)}
 
     def write(self, batches: Sequence[TableBatch]) -> None:
         """Write rows and statements that the table does not have. batches: of this table, in order."""
@@ -666,6 +667,14 @@ class _TableCommit:
 def _run(destination: str, progress: Progress) -> str:
     """Return the name of the application transactions of a destination's run."""
     return f"canal-ha {destination} {progress.run}"
+
+
+def _has_commits_of(destination: str, table: DeltaTable) -> bool:
+    """Return whether a destination has written a table in any run, as far back as the table's log goes.
+
+    The progress beside the tables belongs to one pipeline, so these commits are of this pipeline.
+    """
+    return any(commit.get(_DESTINATION) == destination for commit in table.history())
 
 
 def _renamed(rows: pa.Table, alter: AlterTable) -> pa.Table:
