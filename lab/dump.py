@@ -149,6 +149,8 @@ def packets(event: bytes) -> bytes:
 class AnyTable:
     """A history that knows every table: the given columns, or else c0, c1, … without type texts."""
 
+    lowers_names = False
+
     def __init__(self, *columns: Column) -> None:
         self.columns = columns
         self.asked: list[tuple[str, int]] = []

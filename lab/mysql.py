@@ -67,6 +67,7 @@ class SqlServer(Process):
     gtid: MySQL's gtid_mode and consistency, MariaDB's strict mode (MariaDB always writes GTIDs).
     extra: further server options, which override earlier ones.
     server_id: the id in events.
+    lower_names: lower_case_table_names = 1.
     """
 
     flavor: Literal["mysql", "mariadb"]
@@ -80,12 +81,14 @@ class SqlServer(Process):
         gtid: bool = True,
         extra: Sequence[str] = (),
         server_id: int = 1,
+        lower_names: bool = False,
     ) -> None:
         super().__init__(self.flavor, free_port())
         self.row_metadata = row_metadata
         self.gtid = gtid
         self.extra = tuple(extra)
         self.server_id = server_id
+        self.name_options = ["--lower-case-table-names=1"] if lower_names else []
         self.data = self.directory / "data"
 
     # differences between the flavors
@@ -117,7 +120,7 @@ class SqlServer(Process):
 
     def template(self) -> Path:
         """Return an initialized data directory of this version; create it if it is not in the cache."""
-        template = cache_directory() / f"template-{self.flavor}-{self.version}-1"
+        template = cache_directory() / f"template-{self.flavor}-{self.version}-1{'-lower' * bool(self.name_options)}"
         with _locked(template.with_suffix(".lock")):
             if not template.exists():
                 made = template.with_suffix(".making")
@@ -140,6 +143,7 @@ class SqlServer(Process):
             *self.binary(),
             "--no-defaults",
             *self.base_options(),
+            *self.name_options,
             f"--datadir={self.data}",
             f"--bind-address={LOOPBACK}",
             f"--port={self.port}",
@@ -250,6 +254,7 @@ class MySQL(SqlServer):
                 *self.binary(),
                 "--no-defaults",
                 *self.base_options(),
+                *self.name_options,
                 "--initialize-insecure",
                 "--disable-log-bin",
                 f"--init-file={users}",

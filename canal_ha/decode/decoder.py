@@ -10,6 +10,7 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import entries, java_text, payload
 from canal_ha.decode.ddl.dialect import Dialect, plain
 from canal_ha.decode.ddl.event_types import DdlResult, changed_rows, classify
+from canal_ha.decode.ddl.lower_names import lowered, lowered_text
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.kernel import cells, gtid, kinds, stream
@@ -645,6 +646,10 @@ class Decoder:
         is_ddl = first.event_type in DDL_TYPES
         if is_ddl and self._options.filter_query_ddl:
             return
+        if self._exact and self._history.lowers_names:
+            first = lowered(first)
+            text = lowered_text(statement.sql) if is_ddl else statement.sql
+            statement = replace(statement, schema=statement.schema.lower(), sql=text)
         names = table_names(first.schema, first.table)
         if self._guarded and not (tells_nothing(sql, self._privacy) and self._may_name(sql, statement.schema, results)):
             statement = replace(statement, sql="")

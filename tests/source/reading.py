@@ -29,6 +29,8 @@ from tests.waiting import until
 class ColumnsOfMetadata:
     """A table history for binlogs with FULL row metadata: the table map names the columns, and all are int."""
 
+    lowers_names = False
+
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         """Return the columns that the event itself names."""
         assert table_map.names is not None

@@ -34,7 +34,11 @@ VERSION_COLUMNS = tuple(
 
 def read(sql: str) -> Statement | None:
     """Parse a statement; return None if it changes no table. Raises Unreadable for a form that is unknown here."""
-    reader = TokenReader(tokenize(sql))
+    return read_from(TokenReader(tokenize(sql)))
+
+
+def read_from(reader: TokenReader) -> Statement | None:
+    """Parse a statement from its beginning; see `read`."""
     reader.take_settings()
     verb = reader.take_any("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")
     if verb == "CREATE":
@@ -160,7 +164,7 @@ def _table_tail(reader: TokenReader) -> tuple[bool, bool, str]:
 
 def _database(reader: TokenReader, *, drops: bool, refused: bool) -> ChangeDatabase:
     written = reader.token.text if reader.token else ""
-    schema = reader.name()
+    schema = reader.table_part()
     refused |= reader.at("ENCRYPTION", "COMMENT") or (reader.word == "DEFAULT" and reader.ahead(1) == "ENCRYPTION")
     return ChangeDatabase(schema, written, drops, refused)
 

@@ -48,9 +48,9 @@ ALTER_OPTIONS = CREATE_OPTIONS - {"TYPE", "TRANSACTIONAL", "PAGE_CHECKSUM", "BLO
 def table_name(reader: TokenReader) -> Name:
     """Read `table` or `schema.table`; `.table` counts as `table`."""
     if reader.take("."):
-        return Name(None, reader.name())
-    first = reader.name()
-    return Name(first, reader.name()) if reader.take(".") else Name(None, first)
+        return Name(None, reader.table_part())
+    first = reader.table_part()
+    return Name(first, reader.table_part()) if reader.take(".") else Name(None, first)
 
 
 def waits(reader: TokenReader) -> bool:

@@ -8,7 +8,7 @@ those of MariaDB in a binlog of MySQL are gone by then (dialect.py).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
@@ -42,6 +42,7 @@ class Token:
     value: without its quotes and escapes.
     word: upper case; "" unless it is a WORD or SIGN.
     hidden: it stood in an executable comment.
+    start: its place in the statement; -1 if it is not known.
     """
 
     kind: TokenKind
@@ -49,6 +50,7 @@ class Token:
     value: str
     word: str
     hidden: bool = False
+    start: int = field(default=-1, compare=False)
 
 
 class _Tokenizer(MySQL.Tokenizer):
@@ -135,12 +137,14 @@ def tokenize(sql: str) -> list[Token]:
             and tokens
             and tokens[-1].kind in (TokenKind.NUMBER, TokenKind.WORD)
         ):
-            raw = tokens.pop().text + raw  # 1abc is one identifier
-            tokens.append(_token(kind, raw, hidden))
+            before = tokens.pop()  # 1abc is one identifier
+            tokens.append(_token(kind, before.text + raw, hidden, before.start))
         elif kind is TokenKind.WORD:
-            tokens.extend(_token(kind, part, hidden) for part in raw.split())  # PRIMARY KEY comes as one token
+            tokens.extend(  # PRIMARY KEY comes as one token
+                _token(kind, part[0], hidden, item.start + part.start()) for part in re.finditer(r"\S+", raw)
+            )
         else:
-            tokens.append(_token(kind, raw, hidden))
+            tokens.append(_token(kind, raw, hidden, item.start))
         end = item.end + 1
     return tokens
 
@@ -171,12 +175,12 @@ def _is_word(raw: str) -> bool:
     return all(char.isalnum() or char in "_$" or char.isspace() or ord(char) > 127 for char in raw)
 
 
-def _token(kind: TokenKind, raw: str, hidden: bool) -> Token:
+def _token(kind: TokenKind, raw: str, hidden: bool, start: int = -1) -> Token:
     if kind is TokenKind.QUOTED:
-        return Token(kind, raw, raw[1:-1].replace("``", "`"), "", hidden)
+        return Token(kind, raw, raw[1:-1].replace("``", "`"), "", hidden, start)
     if kind is TokenKind.TEXT:
-        return Token(kind, raw, _unescape(raw), "", hidden)
-    return Token(kind, raw, raw, raw.upper() if kind in (TokenKind.WORD, TokenKind.SIGN) else "", hidden)
+        return Token(kind, raw, _unescape(raw), "", hidden, start)
+    return Token(kind, raw, raw, raw.upper() if kind in (TokenKind.WORD, TokenKind.SIGN) else "", hidden, start)
 
 
 def _unescape(raw: str) -> str:
@@ -199,6 +203,7 @@ class TokenReader:
         self._tokens = tokens
         self._at = 0
         self.refused = False  # whether canal's parser does not know something that was read
+        self.tables: list[Token] = []  # the names of tables and schemas that were read
 
     @property
     def done(self) -> bool:
@@ -259,6 +264,14 @@ class TokenReader:
             raise Unreadable(f"expected a name{self.here}")
         self._at += 1
         return token.value
+
+    def table_part(self) -> str:
+        """Take an identifier that names a table or a schema, and keep its token. Raises as `name`."""
+        token = self.token
+        value = self.name()
+        assert token is not None
+        self.tables.append(token)
+        return value
 
     def at_name(self) -> bool:
         """Return whether an identifier comes next; keywords count."""

@@ -23,6 +23,11 @@ class AnnouncedHistory:
         self._history = history
         self._altering = altering
 
+    @property
+    def lowers_names(self) -> bool:
+        """See TableHistory."""
+        return self._history.lowers_names
+
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         """See TableHistory."""
         return self._history.table(table_map, at)

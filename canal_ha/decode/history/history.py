@@ -41,6 +41,10 @@ Fetch = Callable[[str, str], str | None]
 class TableHistory(Protocol):
     """The tables as a decoder sees them."""
 
+    @property
+    def lowers_names(self) -> bool:
+        """Whether the server stores the names of tables and schemas in lower case (lower_case_table_names = 1)."""
+
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         """Return the columns of the mapped table as of `at`. Raises TableUnknown."""
 
@@ -81,6 +85,7 @@ class History:
     charset: returns a schema's current charset, "" if unknown; it may raise the same.
     live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
     fold_names: table names ignore letter case (lower_case_table_names other than 0).
+    lowers_names: see TableHistory.
     recorder: records everything learned from the binlog; called on any source thread.
     in_ranges: statements count only within covered ranges, because there are gaps. False: everything is one range, as
     for binlog files, which are read completely.
@@ -93,11 +98,13 @@ class History:
         charset: Callable[[str], str] = lambda schema: "",
         live_texts: bool = False,
         fold_names: bool = False,
+        lowers_names: bool = False,
         recorder: Recorder | None = None,
         in_ranges: bool = False,
     ) -> None:
         self._fetch = fetch
         self.charset = charset
+        self.lowers_names = lowers_names
         self._live_texts = live_texts
         self._recorder = recorder
         self._in_ranges = in_ranges
@@ -478,6 +485,10 @@ class _View:
         self._since = since
         self._ahead = ahead
         self._searching = searching
+
+    @property
+    def lowers_names(self) -> bool:
+        return self._history.lowers_names
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         try:

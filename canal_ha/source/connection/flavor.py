@@ -44,6 +44,7 @@ class Flavor:
     row_metadata: str = ""
     keeps_order: bool = True  # whether, as a replica, it commits in its source's order
     folds_names: bool = False  # whether table names compare without case (lower_case_table_names)
+    lowers_names: bool = False  # whether they are stored in lower case, too
 
     @property
     def identity(self) -> str:
@@ -112,6 +113,7 @@ def flavor(variables: dict[str, str]) -> Flavor:
         row_image=variables.get("binlog_row_image", "").upper(),
         keeps_order=_keeps_order(variables),
         folds_names=variables.get("lower_case_table_names", "0") != "0",
+        lowers_names=variables.get("lower_case_table_names") == "1",
         row_metadata=variables.get("binlog_row_metadata", "").upper(),
     )
 

@@ -352,6 +352,7 @@ class DestinationHistory:
             charset=self._tables.charset,
             live_texts=not self._config.decode.table_history,
             fold_names=server.folds_names,
+            lowers_names=server.lowers_names,
             recorder=self._recording,
             in_ranges=True,
         )

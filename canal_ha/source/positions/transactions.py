@@ -21,6 +21,8 @@ _QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_quer
 class Statements:
     """A history for such a decoder: it passes statements on, and is never asked for a table."""
 
+    lowers_names = False  # only positions count
+
     def __init__(self, apply: Callable[[LogPosition, str, str], object]) -> None:
         self._apply = apply
 
