@@ -251,6 +251,30 @@ def test_a_check_passed_an_account_that_can_write_its_state_alone(copies: SqlCop
     assert copies.open(**login).check()
 
 
+def test_a_check_passed_an_account_that_can_only_read_copies(copies: SqlCopies) -> None:
+    """Rights on single tables are enough, because other copies need none."""
+    if copies.is_postgresql:
+        pytest.skip("the check asks PostgreSQL for the right to create tables")
+    user, server = f"u_{copies.database}", copies.server
+    server.execute(
+        f"CREATE USER {user}@'%' IDENTIFIED BY 'w'",
+        f"GRANT ALL ON {copies.state}.* TO {user}@'%'",
+        f"CREATE DATABASE {copies.place}",
+        f"CREATE TABLE {copies.place}.a (id INT PRIMARY KEY)",
+        f"CREATE TABLE {copies.place}.`{'{b}'}%` (id INT PRIMARY KEY)",
+        f"INSERT INTO {copies.place}.a VALUES (1)",
+        f"GRANT SELECT ON {copies.place}.* TO {user}@'%'",
+    )
+    target = copies.open(user=user, password="w")
+    with pytest.raises(
+        SinkRefused, match=rf"{user} may not write into the database {copies.place}, where copies .*: grant"
+    ):
+        target.check()
+    server.execute(f"GRANT INSERT ON {copies.place}.`{'{b}'}%` TO {user}@'%'")
+    assert target.check()
+    assert [row["id"] for row in server.query(f"SELECT id FROM {copies.place}.a")] == [1]
+
+
 def test_looking_at_the_progress_creates_nothing(source: Sourced, copies: SqlCopies) -> None:
     """Without the tables of the state there is none."""
     assert copies.target.stored(source.destination) == source.progress

@@ -13,6 +13,7 @@ and then sees its commit. Who changes columns holds a lock of the server and che
 from __future__ import annotations
 
 import hashlib
+import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -75,17 +76,28 @@ class MySQLTarget:
             return f"{version} at {self._options['address']}"
 
     def _check_rights(self, connection: pymysql.Connection[Any], place: str) -> None:
-        """Raise SinkRefused if the account has no right at all on a database, whether it exists or not."""
+        """Raise SinkRefused if the account has no right at all on a database, whether it exists or not, or only reads.
+
+        An account that may insert, into any table, passes: which other rights it needs depends on the statements.
+        """
         try:
             connection.select_db(place)
+            with connection.cursor() as cursor:
+                reads = not _may_insert(cursor)
         except pymysql.MySQLError as error:
             if error.args[0] == ER.DBACCESS_DENIED_ERROR:
-                raise SinkRefused(
-                    f"{self._name}: the account {self._options['user']} has no right on the database {place}, where"
-                    " copies would be: grant it SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP"
-                ) from error
+                raise self._lacks_rights("has no right on", place) from error
             if error.args[0] != ER.BAD_DB_ERROR:  # the pipeline creates it
                 raise (TargetUnavailable if passes(error) else SinkRefused)(f"{self._name}: {error}") from error
+        else:
+            if reads:
+                raise self._lacks_rights("may not write into", place)
+
+    def _lacks_rights(self, what: str, place: str) -> SinkRefused:
+        return SinkRefused(
+            f"{self._name}: the account {self._options['user']} {what} the database {place}, where copies would be:"
+            " grant it SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP"
+        )
 
     def stored(self, destination: str) -> Progress | None:
         """See PipelineTarget."""
@@ -273,6 +285,21 @@ class MySQLTarget:
         yield
         cursor.execute("SELECT RELEASE_LOCK(%s)", (name,))
         cursor.fetchone()
+
+
+def _may_insert(cursor: Any) -> bool:
+    """Return whether the account may insert rows into the current database, or into a table of it. Inserts none."""
+    statements = [f"INSERT INTO canal_ha_{secrets.token_hex(8)} VALUES ()"]  # into a table that does not exist
+    cursor.execute("SHOW TABLES")
+    names = [quoted(name) for (name,) in cursor.fetchall()]
+    for statement in [*statements, *(f"INSERT INTO {name} SELECT * FROM {name} WHERE FALSE" for name in names)]:
+        try:
+            cursor.execute(statement)
+        except pymysql.MySQLError as error:
+            if error.args[0] == ER.TABLEACCESS_DENIED_ERROR:
+                continue
+        return True  # other errors come when rights are checked already
+    return False
 
 
 def _close(connection: pymysql.Connection[Any]) -> None:
