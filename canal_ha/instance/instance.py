@@ -466,14 +466,25 @@ class Instance:
             client = ClientIdentity(self.config.destination, client_id, stream.filter, stream.within)
             await self._snapshots.check_kept(client, request.tables, known)
             self._check()
-            cursor = self.meta.cursor(client_id)
-            if cursor is None or self._streams.get(client_id) is not stream:
-                raise NotSubscribed(self.config.destination, client_id)
+            cursor = self._cursor_of(client_id, stream)
             state = self._snapshots.begun(request, cursor.snapshot, known)
+        elif request.leave_out:
+            async with self._asking:
+                shown = await self._snapshots.check_within(request, within)
+            self._check()
+            cursor = self._cursor_of(client_id, stream)
+            state = self._snapshots.changed(request, cursor.snapshot, shown)
         else:
             state = self._snapshots.changed(request, cursor.snapshot)
         await self._put_snapshot(client_id, cursor, state)
         return state
+
+    def _cursor_of(self, client_id: int, stream: Stream) -> LogPosition:
+        """Return the cursor of a client whose stream is still this one. Raises NotSubscribed."""
+        cursor = self.meta.cursor(client_id)
+        if cursor is None or self._streams.get(client_id) is not stream:
+            raise NotSubscribed(self.config.destination, client_id)
+        return cursor
 
     async def _leave_out(self, client_id: int, gone: Sequence[str]) -> None:
         """Let an unfinished snapshot of a client go on without tables that are gone. Raises SourceUnavailable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -65,19 +65,24 @@ class Snapshots:
             await self.check_kept(client, tables, known)
         return self.begun(SnapshotRequest(SnapshotAction.START, tables), "", known)
 
-    async def check_within(self, request: SnapshotRequest, within: Within) -> None:
-        """Raise SnapshotRefused if an account asks for more than it may read itself, and FilterInvalid.
+    async def check_within(self, request: SnapshotRequest, within: Within) -> Callable[[str], bool]:
+        """Return whether an account may know the name of a table, as a function.
 
-        Who asks sees how many rows come, also if they go to another account. The answer about a table outside its
-        filter does not depend on whether the source has the table.
+        Raises SnapshotRefused if the account asks for more than it may read itself, and FilterInvalid. Who asks sees
+        how many rows come, also if they go to another account. The answer about a table outside its filter does not
+        depend on whether the source, or the snapshot, has the table.
 
-        request: to start a snapshot, or to add to one.
+        request: to start a snapshot, to add to one, or to leave tables out.
         within: of the account that asks.
         """
 
-        def check() -> None:
-            shown = TableFilter(within.filter, "")
-            outside = [table for table in request.tables if not shown.accepts(*_names(table))]
+        def check() -> Callable[[str], bool]:
+            allowed = TableFilter(within.filter, "")
+
+            def shown(table: str) -> bool:
+                return allowed.accepts(*_names(table))
+
+            outside = [table for table in (*request.tables, *request.leave_out) if not shown(table)]
             if outside:
                 raise SnapshotRefused(
                     f"{self._config.destination}: {some(outside)} is outside the filter of the account that asks:"
@@ -86,8 +91,9 @@ class Snapshots:
             privacy = Privacy([within.privacy], "unused")
             for table, condition in request.where.items():
                 check_asked(condition, table, privacy.columns_of(*_names(table)))
+            return shown
 
-        await self._run_blocking(check)
+        return await self._run_blocking(check)
 
     async def check_kept(self, identity: ClientIdentity, tables: Sequence[str], known: Known) -> None:
         """Raise SnapshotRefused if the client's filter drops one of the tables, and FilterInvalid.
@@ -147,9 +153,16 @@ class Snapshots:
             )
         return state
 
-    def changed(self, request: SnapshotRequest, stored: str) -> SnapshotState:
-        """Return the state of a snapshot after a request, without a look at the source. Raises SnapshotRefused."""
-        return changed(stored, request, uuid4().hex[:12], int(time.time() * 1000))
+    def changed(
+        self, request: SnapshotRequest, stored: str, shown: Callable[[str], bool] = lambda table: True
+    ) -> SnapshotState:
+        """Return the state of a snapshot after a request, without a look at the source. Raises SnapshotRefused.
+
+        request: what to do.
+        stored: the text of the client's last snapshot.
+        shown: see check_within.
+        """
+        return changed(stored, request, uuid4().hex[:12], int(time.time() * 1000), shown)
 
     def without_gone(self, gone: Sequence[str], stored: str, known: Known) -> SnapshotState | None:
         """Return the state of a snapshot without tables that are gone; None if it has none of them to read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from functools import lru_cache
@@ -266,11 +266,18 @@ class SnapshotRequest:
     leave_out: tuple[str, ...] = ()
 
 
-def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
+def changed(
+    stored: str,
+    request: SnapshotRequest,
+    new_id: str,
+    now_ms: int,
+    shown: Callable[[str], bool] = lambda table: True,
+) -> SnapshotState:
     """Return the state after a request. Raises SnapshotRefused.
 
     stored: the text of the client's last snapshot; "" if it never had one.
     new_id: of a snapshot that begins, or has other tables.
+    shown: whether the account that asks may know the name of a table of the snapshot.
     """
     if request.leave_out and request.action is not SnapshotAction.RESUME:
         raise SnapshotRefused("tables can be left out only with resume")
@@ -292,7 +299,7 @@ def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> 
         case SnapshotAction.RESUME, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED | SnapshotPhase.FAILED:
             allowed = state.without_key or request.without_key
             resumed = replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="", without_key=allowed)
-            return _without(resumed, request.leave_out, new_id) if request.leave_out else resumed
+            return _without(resumed, request.leave_out, new_id, shown) if request.leave_out else resumed
         case SnapshotAction.CANCEL, _ if going_on or state.phase is SnapshotPhase.FAILED:
             return state.ended(SnapshotPhase.CANCELLED, now_ms)
     raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
@@ -349,11 +356,11 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
     )
 
 
-def _without(state: SnapshotState, tables: Sequence[str], new_id: str) -> SnapshotState:
+def _without(state: SnapshotState, tables: Sequence[str], new_id: str, shown: Callable[[str], bool]) -> SnapshotState:
     """Return a snapshot without some of its remaining tables. Raises SnapshotRefused for other ones."""
     remaining = set(state.remaining)
     if others := [table for table in tables if table not in remaining]:
-        left = some(state.remaining) or "no table"
+        left = some([table for table in state.remaining if shown(table)]) or "no table"
         raise SnapshotRefused(f"snapshot {state.id} has not left to read {some(others)}. It has left to read {left}")
     return _checked(state.without(set(tables), new_id))
 

@@ -145,6 +145,26 @@ def test_an_admin_cannot_learn_which_tables_there_are_outside_its_filter(node: O
     assert refused_to(node, within, "shop.items") == ""
 
 
+def test_an_admin_can_neither_see_nor_leave_out_tables_outside_its_filter(node: OneNode) -> None:
+    """It took them out of another client's snapshot, and the answer to a wrong name listed them."""
+    now(node.embedded.subscribe(CLIENT))
+    ask(node, SnapshotAction.START, "other.t", "shop.orders", "shop.items")
+    answers = []
+    for table in ("other.t", "other.u", "shop.u"):
+        request = SnapshotRequest(SnapshotAction.RESUME, leave_out=("shop.orders", table))
+        with pytest.raises(SnapshotRefused) as refused:
+            now(node.embedded.change_snapshot("example", 1001, request, Within(r"shop\..*")))
+        answers.append(str(refused.value))
+    assert answers[0].replace("other.t", "TABLE") == answers[1].replace("other.u", "TABLE")
+    assert "other.t is outside the filter of the account that asks" in answers[0]
+    assert "has not left to read shop.u. It has left to read shop.orders, shop.items" in answers[2]
+    assert (found := state(node))
+    assert found.tables == ("other.t", "shop.orders", "shop.items")
+    request = SnapshotRequest(SnapshotAction.RESUME, leave_out=("shop.items",))
+    left = now(node.embedded.change_snapshot("example", 1001, request, Within(r"shop\..*")))
+    assert left.tables == ("other.t", "shop.orders")
+
+
 def test_an_admin_cannot_count_the_rows_by_a_column_that_is_hidden_from_it(node: OneNode) -> None:
     """Nothing is hidden from the client, so only the account that asks tells."""
     now(node.embedded.subscribe(CLIENT))
