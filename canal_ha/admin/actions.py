@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from canal_ha.accounts import gate
-from canal_ha.admin.shown_snapshot import shown_within
 from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
 from canal_ha.model.excerpt import some
 from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
+from canal_ha.server.shown_snapshot import shown_within
 
 PLACES = ("master", "standby", "other")
 _PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2

@@ -12,12 +12,12 @@ from typing import Any
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account
-from canal_ha.admin.shown_snapshot import shown_to
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.position import LogPosition
 from canal_ha.model.unready import Unready
+from canal_ha.server.shown_snapshot import shown_to
 from canal_ha.version import VERSION
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -460,10 +460,11 @@ def read(stored: str) -> SnapshotState | None:
 def told(stored: str) -> str:
     """Return a stored text as clients get it: without keys of rows, which they may see only hashed or masked.
 
-    It has no `left_out` either, because older clients would take a text with this field for none.
+    It has no conditions, which tell about rows, and no `left_out`, because older clients would take a text with this
+    field for none.
     """
     state = read(stored)
-    return replace(state, ranges=(), left_out=()).text if state else ""
+    return replace(state, where={}, ranges=(), left_out=()).text if state else ""
 
 
 @lru_cache(maxsize=8)  # an ACK asks several times for the same state

@@ -38,6 +38,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.identity import ClientIdentity, ClientKey
+from canal_ha.model.position import LogPosition
 from canal_ha.server.ahead import RequestsAhead
 from canal_ha.server.audit import Audit
 from canal_ha.server.closing import Closing
@@ -50,6 +51,7 @@ from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
 from canal_ha.server.send_turns import SendTurns
+from canal_ha.server.shown_snapshot import told_within
 from canal_ha.server.told_cursor import ToldCursor
 from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
@@ -443,7 +445,7 @@ class Conversation:
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
                         self._told.tell(identity, cursor, begun=not only_looks)
-                    return self._session.subscribed(cursor)
+                    return self._session.subscribed(_shown(cursor, identity) if request.tell_cursor else None)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
                     self._shared.consumers.removed(identity)
@@ -679,3 +681,8 @@ def _more() -> Generator[None, None, None]:
 def _tables(request: Subscribe | ReadFrom) -> dict[str, object]:
     """Return the tables whose existing rows a request wants, for the audit."""
     return {"snapshot": some(request.snapshot.tables)} if request.snapshot.tables else {}
+
+
+def _shown(cursor: LogPosition | None, identity: ClientIdentity) -> LogPosition | None:
+    """Return a cursor with as much of its snapshot as the client's account sees."""
+    return cursor and replace(cursor, snapshot=told_within(identity.within, cursor.snapshot))

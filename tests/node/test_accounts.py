@@ -13,7 +13,9 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.errors import ServerRefused
+from canal_ha.model.snapshot import read as read_state
 from canal_ha.wire.scramble import secret_of
 from lab import MySQL, Node, follow
 from lab.node import PROGRAM
@@ -119,6 +121,29 @@ def test_a_changed_file_counts_without_a_restart(node: Node, database: str) -> N
         connector(node, "shop").connect()
     file.unlink()
     until(lambda: node.status()["alarms"], what="an alarm about the missing file")
+
+
+def test_an_account_sees_no_condition_and_no_other_table_of_a_snapshot_with_the_cursor(
+    node: Node, database: str
+) -> None:
+    """The status hid them, and the data port told them."""
+    with connector(node, "boss") as client:
+        client.subscribe()
+    operator = HttpAccess("boss", PASSWORD)
+    snapshot = ClientSnapshot("example", 1001, url=f"{LOOPBACK}:{node.admin_port}", access=operator)
+    snapshot.start([f"{database}.b", f"{database}.a1"], {f"{database}.b": "id > 15"})
+    with connector(node, "shop") as client:
+        cursor = client.subscribe("", tell_cursor=True)
+        assert cursor is not None
+        state = read_state(cursor.snapshot)
+        assert state is not None
+        assert (state.tables, state.where) == (("***", f"{database}.a1"), {})
+    with connector(node, "boss") as client:
+        cursor = client.subscribe("", tell_cursor=True)
+        assert cursor is not None
+        state = read_state(cursor.snapshot)
+        assert state is not None
+        assert state.tables == (f"{database}.b", f"{database}.a1")
 
 
 def test_the_status_tells_who_reads(node: Node, tmp_path: Path) -> None:

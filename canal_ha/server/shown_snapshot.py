@@ -6,6 +6,7 @@ A condition holds values that somebody looks for. Together with the number of ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,8 @@ from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import FilterInvalid
-from canal_ha.model.privacy import NO_RULES, Within
+from canal_ha.model.privacy import ANYTHING, NO_RULES, Within
+from canal_ha.model.snapshot import read, told
 
 HIDDEN = "***"
 """Stands for the name of a table, or for a condition."""
@@ -54,6 +56,15 @@ def shown_within(within: Within, facts: Mapping[str, Any], *, conditions: bool =
         **{key: facts[key] and REASON_HIDDEN for key in ("error", "failing") if key in facts},
         "where": where,
     }
+
+
+def told_within(within: Within, stored: str) -> str:
+    """Return a stored text of a snapshot as a client gets it on the data port, whose account reads within `within`."""
+    state = read(stored)
+    if state is None or within == ANYTHING:
+        return told(stored)
+    shown = shown_within(within, state.facts())
+    return told(replace(state, tables=tuple(shown["tables"]), error=shown["error"]).text)
 
 
 def _accepts(text: str, table: str) -> bool:
