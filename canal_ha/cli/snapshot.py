@@ -12,11 +12,13 @@ from canal_ha.cli.destination_node import DestinationNode, destination_node_opti
 from canal_ha.cli.figures import failing_of, snapshot_line, speed_of
 from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.config import keys
-from canal_ha.model.excerpt import json_text, printable
+from canal_ha.errors import NodeUnreachable, SnapshotRefused
+from canal_ha.model.excerpt import json_text, printable, some
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOOK_S = 1.0
+LOST_S = 60.0  # how long a watch waits for a node: it may be started again
 ENDED = ("done", "failed", "cancelled")
 
 
@@ -26,7 +28,7 @@ _without_key = click.option(
     help="Also read tables without a key: each in one go. Changes wait meanwhile, and a fail-over begins it again.",
 )
 _watch_option = click.option(
-    "--watch", is_flag=True, help="Show the progress until the end. The exit code is 1 if it failed or was cancelled."
+    "--watch", is_flag=True, help="Show the progress until the end. The exit code is 1 if not all rows are read then."
 )
 
 
@@ -93,7 +95,7 @@ def start(
     click.echo(snapshot_line(state))
     _tell_alone(snapshots, state)
     if watch:
-        _watch(snapshots)
+        _watch(snapshots, state)
 
 
 @command.command()
@@ -158,7 +160,7 @@ def status(watch: bool, as_json: bool, **client: Any) -> None:
     click.echo(json_text(state) if as_json else snapshot_line(state))
     _tell_alone(snapshots, state)
     if watch:
-        _watch(snapshots)
+        _watch(snapshots, state)
     if state["phase"] == "failed":
         raise SystemExit(1)
 
@@ -214,20 +216,48 @@ def _tell_alone(snapshots: ClientSnapshot, state: Mapping[str, Any]) -> None:
         click.echo(f"No client reads client id {snapshots.client_id} at the moment: the rows wait for one.", err=True)
 
 
-def _watch(snapshots: ClientSnapshot) -> None:
-    """Show the progress until the end. Raises SystemExit if not all rows are read then."""
-    state = snapshots.state()
+def _watch(snapshots: ClientSnapshot, state: Mapping[str, Any]) -> None:
+    """Show the progress until the end. Raises SystemExit if not all rows are read then.
+
+    state: of the snapshot. A request that adds tables or leaves some out changes its id, but not when it began.
+    """
+    began_ms = state.get("began_ms")
     with click.progressbar(
         length=max(state["total"], 1), show_pos=True, show_eta=False, item_show_func=lambda text: text or ""
     ) as bar:
         while state["phase"] not in ENDED:
             time.sleep(LOOK_S)
-            state = snapshots.state()
+            state = _next(snapshots)
+            if state.get("began_ms") != began_ms:
+                break
             bar.length = max(state["total"], state["rows"], 1)
             bar.pos = min(state["rows"], bar.length)
             bar.update(0, printable(failing_of(state)) or speed_of(state))
     click.echo(snapshot_line(state))
+    if state.get("began_ms") != began_ms:
+        click.echo("Another snapshot has replaced the one that was watched: its rows may be missing.", err=True)
+        raise SystemExit(1)
+    if state.get("left_out"):
+        click.echo(f"Not all rows are read: somebody left out {some(state['left_out'])}.", err=True)
     if state["phase"] == "cancelled":
         click.echo("Somebody cancelled it: the client keeps the rows that it has. The others do not come.", err=True)
-    if state["phase"] != "done":
+    if state["phase"] != "done" or state.get("left_out"):
         raise SystemExit(1)
+
+
+def _next(snapshots: ClientSnapshot) -> dict[str, Any]:
+    """Return the state after a while. Raises NodeUnreachable and SnapshotRefused if the node stays away."""
+    until = time.monotonic() + LOST_S
+    while True:
+        time.sleep(LOOK_S)
+        try:
+            return snapshots.state()
+        except NodeUnreachable as error:
+            if time.monotonic() >= until:
+                raise NodeUnreachable(
+                    f"{error}. The snapshot itself goes on where {snapshots.destination} runs: `canal-ha status --zk`"
+                    " names the node; there, `canal-ha snapshot status --watch` goes on"
+                ) from error
+        except SnapshotRefused:  # the node has not begun yet to run the destination
+            if time.monotonic() >= until:
+                raise

@@ -39,11 +39,11 @@ def test_nobody_is_told_the_key_of_a_row() -> None:
     """A client may see the column hashed, and a status is for everybody with the destination."""
     state = replace(BEGUN, ranges=(SnapshotRange(0, ("email=0x61",)),), rows=3)
     assert "0x61" not in str(state.facts())
-    assert SnapshotState.from_text(told(state.text)) == replace(BEGUN, rows=3)
+    assert SnapshotState.from_text(told(state.text)) == replace(BEGUN, rows=3, where={})
     parts = replace(state, ranges=(*state.ranges, SnapshotRange(1, (), ("email=0x62",))))
     assert "0x6" not in str(parts.facts())
     assert parts.facts()["reading"] == BEGUN.tables
-    assert SnapshotState.from_text(told(parts.text)) == replace(BEGUN, rows=3)
+    assert SnapshotState.from_text(told(parts.text)) == replace(BEGUN, rows=3, where={})
     assert (told(""), told("{")) == ("", "")
 
 

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from canal_ha.cli import snapshot as snapshot_command
 from canal_ha.cli.main import group
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.http_access import HttpAccess
@@ -371,6 +373,100 @@ def test_a_watch_ends_with_an_error_if_the_rows_do_not_come(mysql: SqlServer, da
             assert ordered(node, "status").exit_code == 0
             done = ordered(node, "start", "--table", f"{database}.t", "--watch")
             assert (done.exit_code, done.output.splitlines()[-1].split()[2]) == (0, "done:")
+
+
+@pytest.fixture
+def watched(mysql: SqlServer, database: str) -> Iterator[Node]:
+    """Return a node with a subscribed client id that nobody reads. The tables t and u have rows."""
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.u (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.t VALUES (1), (2), (3)",
+        f"INSERT INTO {database}.u VALUES (1), (2), (3)",
+    )
+    with Node({"example": follow(mysql)}) as node:
+        with following(node, tables=rf"{database}\..*"):
+            pass
+        yield node
+
+
+def watching(monkeypatch: pytest.MonkeyPatch, node: Node, meanwhile: Callable[[], None], *tables: str) -> Result:
+    """Return what `start --watch` says if something happens between its first two looks."""
+    todo = [meanwhile]
+
+    def sleep(seconds: float) -> None:
+        if todo:
+            todo.pop()()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(snapshot_command, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    return ordered(node, "start", "--watch", *(part for table in tables for part in ("--table", table)))
+
+
+def read_all(node: Node) -> None:
+    """Take batches of client 1001 until its snapshot has ended."""
+    with SimpleConnector(LOOPBACK, node.port, "example", 1001) as client:
+        client.subscribe("")
+        until(lambda: client.get(100, 100) is not None and snapshots(node).state()["phase"] == "done", what="the end")
+
+
+def test_a_watch_of_a_snapshot_that_is_replaced_ends_with_1(
+    watched: Node, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It followed the next snapshot of the client id, and ended with 0 although rows of the first one were missing."""
+
+    def replaced() -> None:
+        snapshots(watched).cancel()
+        snapshots(watched).start([f"{database}.u"])
+        read_all(watched)
+
+    ended = watching(monkeypatch, watched, replaced, f"{database}.t")
+    assert ended.exit_code == 1, ended.output
+    assert "Another snapshot has replaced the one that was watched" in ended.output
+
+
+def test_a_watch_of_a_snapshot_that_leaves_a_table_out_ends_with_1(
+    watched: Node, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with 0, as if all rows were there. A table that is added is waited for."""
+
+    def left_out() -> None:
+        snapshots(watched).add([f"{database}.u"])
+        snapshots(watched).resume(leave_out=[f"{database}.t"])
+        read_all(watched)
+
+    ended = watching(monkeypatch, watched, left_out, f"{database}.t")
+    assert ended.exit_code == 1, ended.output
+    assert f"somebody left out {database}.t." in ended.output
+
+
+def test_a_watch_goes_on_when_its_node_is_started_again(
+    watched: Node, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with `no node answers` and 1 while the snapshot still ran."""
+
+    def restarted() -> None:
+        watched.kill()
+        threading.Timer(2.0, again).start()
+
+    def again() -> None:
+        watched.start()
+        read_all(watched)
+
+    ended = watching(monkeypatch, watched, restarted, f"{database}.t")
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.splitlines()[-1].split()[2] == "done:"
+
+
+def test_a_watch_whose_node_stays_away_says_that_the_snapshot_goes_on(
+    watched: Node, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node may run the destination by now."""
+    monkeypatch.setattr(snapshot_command, "LOST_S", 0.5)
+    ended = watching(monkeypatch, watched, watched.kill, f"{database}.t")
+    assert ended.exit_code == 1
+    assert "The snapshot itself goes on where example runs" in ended.output + str(ended.exception)
 
 
 def ordered(node: Node, action: str, *more: str) -> Result:
