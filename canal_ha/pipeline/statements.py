@@ -24,7 +24,7 @@ class StatementEffect:
 
     schema, table: its names.
     emptied: all rows that the table had are gone.
-    refilled: the table has rows now that the binlog does not have under this name, from RENAME or a partition.
+    refilled: the table has rows now that the binlog does not have under this name, from RENAME, a partition or a file.
     alter: its changes of columns; None if there are none.
     readable: whether the statement could be parsed; otherwise its changes of columns are unknown.
     computed: added columns of which the server computed the values in existing rows.
@@ -79,6 +79,9 @@ def effects(sql: str, schema: str) -> list[StatementEffect]:
             if statement.renamed is not None:
                 put(name, emptied=True)
                 put(statement.renamed, refilled=True)
+            if statement.imported:
+                put(name, emptied=True)
+                put(name, refilled=True)
             for other in (statement.exchanged, statement.absorbed, statement.split_off):
                 if other is not None:
                     put(name, emptied=True)

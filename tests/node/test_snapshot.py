@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -961,6 +962,40 @@ def test_another_table_takes_the_name(
     assert [number for number in ids(copy) if copy.rows[table, (str(number),)]["v"] == "new"] == [1, 2, 6, 10]
     assert last.ranges == ()
     assert told == [("snapshot.begins_again", table)]
+
+
+def test_a_file_with_other_rows_is_imported_meanwhile(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ALTER TABLE ... IMPORT TABLESPACE brings rows that do not come from the stream."""
+    table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
+    source_server.execute(f"UPDATE {new} SET v = 'new', id = id - 5")
+    files = source_server.data / database
+    with source_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"FLUSH TABLES {new} FOR EXPORT")
+        for end in ("ibd", "cfg"):
+            shutil.copy2(files / f"new.{end}", files / f"kept.{end}")
+        cursor.execute("UNLOCK TABLES")
+    reads: list[str] = []
+
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+        reads.append(sql)
+        if len(reads) == 2:
+            source_server.execute(f"ALTER TABLE {table} DISCARD TABLESPACE")
+            for end in ("ibd", "cfg"):
+                (files / f"kept.{end}").rename(files / f"t.{end}")
+                shutil.chown(files / f"t.{end}", *owner)
+            source_server.execute(f"ALTER TABLE {table} IMPORT TABLESPACE")
+        return read_rows(session, sql, most_bytes, memory)
+
+    found = files.stat()
+    owner = (found.st_uid, found.st_gid)
+    monkeypatch.setattr(READ_ROWS, reading)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert [number for number in ids(copy) if copy.rows[table, (str(number),)]["v"] == "new"] == list(range(-4, 5))
 
 
 def test_a_table_with_other_columns_takes_the_name(

@@ -124,6 +124,18 @@ def test_statements_without_an_effect_on_rows_keep_them() -> None:
         assert (found.emptied, len(found.upserts), found.statements) == (False, 1, (sql,))
 
 
+@pytest.mark.parametrize("what", ["TABLESPACE", "PARTITION p TABLESPACE"])
+def test_an_import_of_a_file_is_no_quiet_loss(what: str) -> None:
+    """The rows of the file are not in the binlog."""
+    frames = made.frames([change(1, None, row(1)), made.ddl(2, f"ALTER TABLE t IMPORT {what}")])
+    reader = ChangeReader(lambda schema, table: True)
+    assert reader.refilled(frames, columns=False) == ["s.t"]
+    [found] = latest(reader.batches(frames), {})
+    assert found.emptied
+    discarded = made.frames([made.ddl(1, f"ALTER TABLE t DISCARD {what}")])
+    assert reader.refilled(discarded, columns=False) == []
+
+
 def test_a_swap_of_tables_is_no_quiet_loss() -> None:
     """gh-ost and pt-osc rename two tables at once: the reader names the table that has rows of another one."""
     sql = "RENAME TABLE s.t TO s._t_del, s._t_gho TO s.t"

@@ -61,6 +61,7 @@ def read_alter(reader: TokenReader) -> AlterTable | None:
         items.split_off,
         items.absorbed,
         items.exchanged,
+        items.imported,
         refused or reader.refused,
     )
 
@@ -77,6 +78,7 @@ class _AlterItems:
         self.split_off: Name | None = None
         self.absorbed: Name | None = None
         self.exchanged: Name | None = None
+        self.imported = False
 
     def read(self) -> None:
         """Read all items."""
@@ -86,6 +88,7 @@ class _AlterItems:
                 self._item(reader)
 
     def _item(self, reader: TokenReader) -> None:
+        self.imported |= reader.at("IMPORT")
         if reader.take("ADD"):
             self._add(reader)
         elif reader.take("DROP"):

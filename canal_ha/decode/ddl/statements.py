@@ -131,6 +131,7 @@ class AlterTable:
     split_off: the table that a partition became.
     absorbed: the table that became a partition.
     exchanged: the table that changed its rows with a partition.
+    imported: it took the rows of a file, or a partition did.
     """
 
     name: Name
@@ -140,6 +141,7 @@ class AlterTable:
     split_off: Name | None = None
     absorbed: Name | None = None
     exchanged: Name | None = None
+    imported: bool = False
     refused: bool = False
 
 

@@ -82,7 +82,8 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
         case AlterTable(name, changes):
             others = _others(statement)
             columns = {column.lower() for column in key}
-            names = [name, *others] if others or any(_gives_values(change, columns) for change in changes) else []
+            other_rows = others or statement.imported or any(_gives_values(change, columns) for change in changes)
+            names = [name, *others] if other_rows else []
         case ChangeDatabase(changed, drops=True):
             return changed.lower() == schema.lower()
         case _:
