@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,115 @@ def test_two_commits_with_one_number_are_told(tmp_path: Path) -> None:
     newest.with_name(newest.name.replace(".json", "0.json")).write_bytes(newest.read_bytes())
     with pytest.raises(SinkRefused, match="remove the newer one"):
         opened(tmp_path).progress("d")
+
+
+class Paused:
+    """A process that commits a row. It waits before it stores its progress, and again before it looks for others."""
+
+    def __init__(self, directory: Path) -> None:
+        self.writer = Writer(opened(directory))
+        self.ready, self.stores, self.stored, self.looks = (threading.Event() for _ in range(4))
+        self.refused = False
+        self.thread = threading.Thread(target=self._commit)
+
+    def _commit(self) -> None:
+        try:
+            self.writer.commit(change(11, None, row(1)), offset=11)
+        except SinkRefused:
+            self.refused = True
+
+    def store(self) -> None:
+        """Let it store its progress, and return when it has."""
+        self.stores.set()
+        assert self.stored.wait(10)
+
+    def end(self) -> None:
+        """Let it look, and return when it has ended."""
+        self.looks.set()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Paused, Paused]:
+    """Two processes of a pipeline that are about to commit the same row, behind a commit with another one."""
+    Writer(opened(tmp_path)).commit(change(10, None, row(0)), offset=10)
+    found = Paused(tmp_path), Paused(tmp_path)
+    write = FileArea.write
+
+    def written(area: FileArea, name: str, data: bytes) -> None:
+        own = [each for each in found if threading.current_thread() is each.thread and name.endswith(".json")]
+        for each in own:
+            each.ready.set()
+            assert each.stores.wait(10)
+        write(area, name, data)
+        for each in own:
+            each.stored.set()
+            assert each.looks.wait(10)
+
+    monkeypatch.setattr(FileArea, "write", written)
+    for each in found:
+        each.thread.start()
+        assert each.ready.wait(10)
+    return found
+
+
+def test_rows_of_a_commit_that_is_taken_back_come_twice_by_a_process_that_starts(
+    paused: tuple[Paused, Paused], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has found the commit of one process before another one stored the same number."""
+    first, second = paused
+    first.store()
+    read, begun = FileArea.read, list[bool]()
+
+    def overtaken(area: FileArea, name: str) -> bytes:
+        text = read(area, name)
+        if threading.current_thread() is threading.main_thread() and not begun:
+            begun.append(True)
+            second.store()
+            first.end()
+            second.end()
+        return text
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileArea, "read", overtaken)
+        with pytest.raises(SinkRefused, match="another process of this pipeline has gone on"):
+            opened(tmp_path).progress("d")
+    assert (first.refused, second.refused) == (True, False)
+    assert opened(tmp_path).progress("d") == second.writer.progress
+    assert keys(tmp_path) == [0, 1]
+
+
+def test_a_commit_stands_if_a_process_that_starts_has_published_it(
+    paused: tuple[Paused, Paused], tmp_path: Path
+) -> None:
+    """The process that stored it is refused, and so is one that stores the same number later."""
+    first, second = paused
+    first.store()
+    starting = opened(tmp_path)
+    progress = starting.progress("d")
+    second.store()
+    for each in (first, second):
+        each.end()
+        assert each.refused
+    assert opened(tmp_path).progress("d") == progress
+    assert keys(tmp_path) == [0, 1]
+
+
+def test_a_process_that_starts_while_two_store_one_number_waits(paused: tuple[Paused, Paused], tmp_path: Path) -> None:
+    """One of them at least takes its commit back."""
+    for each in paused:
+        each.store()
+    first, second = paused
+
+    def end() -> None:
+        first.end()
+        second.end()
+
+    ending = threading.Timer(0.2, end)
+    ending.start()
+    progress = opened(tmp_path).progress("d")
+    ending.join()
+    assert progress is not None
+    assert progress.seq in (1, 2)
+    assert keys(tmp_path) == list(range(progress.seq))

@@ -3,8 +3,9 @@
 Each commit is a file of its own, `progress-<number>-<token>.json`, with a token that no other process uses. Who has
 written one looks which others are there: if one has the same number or a higher one, another process has gone on, and
 the file is taken back. So of two processes that write the same number, the second sees the first, or both see each
-other; never do both commit. This needs no conditional writes, only a file system or an object store that lists each
-file from its writing on, as local ones, S3, Google Cloud Storage and Azure do.
+other; never do both commit. The file that a commit follows must still be there, alone with its number: else it was
+taken back, or will be. This needs no conditional writes, only a file system or an object store that lists each file
+from its writing on, as local ones, S3, Google Cloud Storage and Azure do.
 
 Earlier versions kept one file, `progress.json`; it counts as number 0.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from time import sleep
 from typing import Any
 
 from canal_ha.errors import SinkRefused, TargetUnavailable
@@ -22,6 +24,7 @@ from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.targets.file_area import FileArea
 
 _FORMER = "progress.json"
+_ATTEMPTS, _WAIT_S = 5, 0.3  # to read the newest commit while others are stored
 _NAME = re.compile(r"progress-([0-9]{12})-[0-9a-f]+\.json")
 
 
@@ -58,23 +61,27 @@ class FileCommits:
 
     def newest(self, destination: str) -> FileCommit:
         """Return the newest commit. Raises SinkRefused, and TargetUnavailable while others are stored all the time."""
-        directory = self.directory(destination)
-        for _ in range(5):
+        directory, names = self.directory(destination), [""]
+        for _ in range(_ATTEMPTS):
+            if len(names) > 1:
+                sleep(_WAIT_S)
             numbers = self._numbers(directory)
             if not numbers:
                 return FileCommit()
             highest = max(numbers.values())
             names = sorted(name for name, number in numbers.items() if number == highest)
             if len(names) > 1:
-                raise SinkRefused(
-                    f"parquet: {self._where}: destination {destination}: two processes of this pipeline have stored a"
-                    f" commit at once: {' and '.join(names)} in {directory}. End one of them and start again. If both"
-                    " files stay, remove the newer one"
-                )
+                continue  # one of them, or both, will be taken back
             try:
                 return self._read(f"{directory}/{names[0]}", highest)
             except FileNotFoundError:
                 continue  # a later one is there
+        if len(names) > 1:
+            raise SinkRefused(
+                f"parquet: {self._where}: destination {destination}: two processes of this pipeline have stored a"
+                f" commit at once: {' and '.join(names)} in {directory}. End one of them and start again. If both"
+                " files stay, remove the newer one"
+            )
         raise TargetUnavailable(f"parquet: {self._where}: another process of this pipeline commits all the time")
 
     def store(
@@ -98,7 +105,9 @@ class FileCommits:
         own = f"progress-{number:012d}-{token}.json"
         body = {"progress": progress.to_json() if progress else None, "files": files}
         self._area.write(f"{directory}/{own}", json.dumps(body).encode())
-        if any(other >= number for name, other in self._numbers(directory).items() if name != own):
+        others = {name: other for name, other in self._numbers(directory).items() if name != own}
+        followed = [before.name.rpartition("/")[2]] if before.name else []
+        if [name for name, other in others.items() if other >= before.number] != followed:
             self._area.delete(f"{directory}/{own}")
             raise SinkRefused(
                 f"parquet: {self._where}: destination {destination}: another process of this pipeline has gone on."

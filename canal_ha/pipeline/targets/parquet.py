@@ -6,8 +6,9 @@ moved when the next process begins. Readers leave out names that begin with an u
 only, and each row once.
 
 A process that was suspended while another one went on commits nothing (see FileCommits). Each commit has a random token
-in its names, so that no process replaces a file of another one. Before a process removes files that no commit names, it
-stores the progress again: the process that wrote them, if it still runs, is refused then.
+in its names, so that no process replaces a file of another one. Before a process moves files of a commit that another
+one has stored, or removes files that no commit names, it stores that commit again. The process that wrote them, if it
+still runs, is refused then.
 
 A file has the columns of its rows, which stand before `_op`, `_ts`, `_position` and `_ddl` (canal_ha.client.arrow).
 Rows of a portion that have other columns get a file of their own.
@@ -83,12 +84,9 @@ class ParquetFiles:
     def progress(self, destination: str) -> Progress | None:
         """Return the progress, after the files of the newest commit are in their places."""
         try:
-            newest = self._commits.newest(destination)
-            self._publish(newest)
-            self._remove_rest(destination, newest)
+            return self._settled(destination, self._commits.newest(destination)).progress
         except OSError as error:
             raise TargetUnavailable(f"parquet: {self._where}: {error}") from error
-        return newest.progress
 
     def commit(self, portion: Portion) -> None:
         """Write the files of a portion, then the progress; see the module."""
@@ -96,6 +94,7 @@ class ParquetFiles:
         try:
             before = self._commits.newest(destination)
             if not lacks(before.progress, portion, f"parquet: {self._where}"):
+                self._settled(destination, before)
                 return
             files, token = [], secrets.token_hex(4)
             for number, (place, rows) in enumerate(self._tables(portion)):
@@ -159,15 +158,22 @@ class ParquetFiles:
                     " rows elsewhere, or can do without them, write an empty list as `files` into that progress"
                 )
 
-    def _remove_rest(self, destination: str, newest: FileCommit) -> None:
-        """Remove files that no commit names. Raises SinkRefused if another process commits meanwhile."""
+    def _settled(self, destination: str, newest: FileCommit) -> FileCommit:
+        """Return the newest commit after its files are in their places, and others are removed.
+
+        Raises SinkRefused if another process commits meanwhile.
+        """
         directory = self._commits.directory(destination)
-        rest = [name for name in self._area.names(directory) if name.endswith(PENDING)]
-        if rest:
-            self._commits.store(destination, newest, secrets.token_hex(4), newest.progress)
-            for name in rest:
-                self._area.delete(f"{directory}/{name}")
-            self._commits.remove_older(destination, newest)
+        pending = [f"{directory}/{name}" for name in self._area.names(directory) if name.endswith(PENDING)]
+        if not pending:
+            self._publish(newest)
+            return newest
+        own = self._commits.store(destination, newest, secrets.token_hex(4), newest.progress, newest.files)
+        self._publish(own)
+        for name in set(pending) - {name for name, _ in own.files}:
+            self._area.delete(name)
+        self._commits.remove_older(destination, newest)
+        return own
 
 
 def _together(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
