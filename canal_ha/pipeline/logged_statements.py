@@ -40,7 +40,7 @@ def check_statement(entry: Entries, takes: Takes) -> None:
         kind = EventType(entry.event_type).name
         where = f"{schema}.{table}" if table else "several tables, or of tables that it does not name"
         raise SinkRefused(
-            f"canal: the source has logged the statement of an {kind} of {where}, without its rows, at"
+            f"canal: the source has logged a statement without its rows, {kind} of {where}, at"
             f" {place_of(entry)}. Leave the table out of tables, or out of the filter of a query. Or run SET GLOBAL"
             " binlog_format = ROW at the source, where sessions must not change it, start the pipeline or query behind"
             " this place, and read the table again with a snapshot"

@@ -91,7 +91,7 @@ def test_changes_that_the_source_logged_as_a_statement(kafka: Kafka, name: str, 
         if made == "canal-json":
             target.commit(portion(frames([logged]), progress.after(LogPosition("bin.000001", 1), 1)))
         else:
-            with pytest.raises(SinkRefused, match=r"logged the statement of an UPDATE of s\.t, without its rows"):
+            with pytest.raises(SinkRefused, match=r"logged a statement without its rows, UPDATE of s\.t, at"):
                 target.commit(portion(frames([logged]), progress.after(LogPosition("bin.000001", 1), 1)))
     finally:
         target.close()

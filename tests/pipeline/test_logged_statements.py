@@ -56,7 +56,9 @@ def test_a_copy_lacks_rows_that_a_function_or_load_data_wrote(
             cursor.execute(AS_STATEMENTS)
             cursor.execute(statement.format(database=database, file=tmp_path / "rows"))
         assert len(selected(server, pipeline_table)) == 2
-        with pytest.raises(SinkRefused, match=f"logged the statement of an {what.format(database=database)}, without"):
+        with pytest.raises(
+            SinkRefused, match=f"logged a statement without its rows, {what.format(database=database)}, at"
+        ):
             run_once(pipeline)
 
 
