@@ -393,8 +393,8 @@ class SnapshotSource:
     def _hint(self, key: TableKey) -> str:
         """Return how to name the index of a SELECT in the order of a key.
 
-        With FORCE, MySQL estimates no rows of the range, and then it copies them one by one: 50 ns a row more. The order
-        of the primary key is that of the rows, so there MySQL has no reason to choose a scan and a sort.
+        With FORCE, MySQL estimates no rows of the range, and then it does not read them ahead: 50 ns a row more. The
+        order of the primary key is that of the rows, so there MySQL has no reason to choose a scan and a sort.
         """
         modern = not self.server.mariadb and self.server.number >= (8, 0, 1)
         return "USE" if modern and key.index == "PRIMARY" else "FORCE"
