@@ -445,7 +445,7 @@ class Conversation:
                         self._note("subscribe", identity, filter=identity.filter, **_tables(request))
                     if request.tell_cursor:
                         self._told.tell(identity, cursor, begun=not only_looks)
-                    return self._session.subscribed(_shown(cursor, identity) if request.tell_cursor else None)
+                    return self._session.subscribed(_shown(cursor, identity))
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
                     self._shared.consumers.removed(identity)

@@ -43,5 +43,5 @@ def test_a_mirror_keeps_rows_if_a_statement_writes_the_table_in_another_case(tmp
             for table in ("shop.dropped", "shop.renamed"):
                 assert mirrored(tmp_path, table) == [], table
             server.execute("SET SESSION binlog_format = STATEMENT", "INSERT INTO Shop.ALTERED (Id) VALUES (3)")
-            with pytest.raises(SinkRefused, match=r"an INSERT of shop\.altered, without its rows"):
+            with pytest.raises(SinkRefused, match=r"INSERT of shop\.altered, at"):
                 run_once(pipeline)
