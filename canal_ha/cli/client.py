@@ -41,6 +41,7 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 DEFAULT_PORT = 11111
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+LOOK_MS = 5000  # for each answer about the snapshot: it delays the stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Follower:
         """Stop after the current batch is acknowledged, or at once without a connection. For signal handlers."""
         self.stopping.set()
         if not self._connector.connected:
-            raise click.exceptions.Exit(0)
+            raise click.exceptions.Exit(1 if self._snapshot and self._snapshot.failed else 0)
         self._connector.interrupt()
 
     def follow(self) -> None:
@@ -117,8 +118,6 @@ class Follower:
                         connector.ack(message.id)
                     if self._snapshot:
                         self._snapshot.look()
-                if self._snapshot:
-                    self._snapshot.look(last=True)
                 if not self._reading.ack:
                     connector.rollback()
         except (ConnectionLost, ConnectorStopped):
@@ -128,6 +127,8 @@ class Follower:
             if END_OF_RANGE in str(error):
                 return
             raise explained(error, self._connector) if isinstance(self._connector, SimpleConnector) else error from None
+        if self._snapshot:
+            self._snapshot.look(last=True)
 
     def _begin(self, connector: Connector) -> None:
         if self._reading.start:
@@ -135,6 +136,8 @@ class Follower:
             connector.read_from(reading.start, reading.until, reading.filter, reading.snapshot)
         else:
             connector.subscribe(self._reading.filter)
+        if self._snapshot:
+            self._snapshot.begin()
 
     def _print(self, message: Message) -> bool:
         """Print a batch; return whether all of it was printed."""
@@ -320,18 +323,17 @@ def command(
     )
     watch = None
     if snapshot and not start:
+        node = servers[0] if isinstance(connector, SimpleConnector) else None
 
         def beside() -> SimpleConnector | None:
-            node = servers[0]
-            if isinstance(connector, ClusterConnector):
-                if connector.node is None:
-                    return None
+            nonlocal node  # the last one, when the connection has ended
+            if isinstance(connector, ClusterConnector) and connector.node is not None:
                 node = split_address(connector.node)
-            return SimpleConnector(
-                *node, destination, client_id, user, password, rollback_on_connect=False, tls=secured
+            return node and SimpleConnector(
+                *node, destination, client_id, user, password, LOOK_MS, rollback_on_connect=False, tls=secured
             )
 
-        watch = SnapshotWatch(beside, destination, client_id)
+        watch = SnapshotWatch(beside, destination, client_id, snapshot)
     follower = Follower(connector, reading, write, watch)
     with stopped_by_signals(follower.stop):
         if retry and isinstance(connector, SimpleConnector):

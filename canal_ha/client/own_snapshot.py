@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from shlex import quote
 
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 
@@ -34,3 +36,29 @@ def failure(destination: str, client_id: int, state: SnapshotState) -> SnapshotR
         f" and run `canal-ha snapshot resume {who}`, or give the rest of its rows up with `canal-ha snapshot cancel"
         f" {who}`; then start this again"
     )
+
+
+def no_rows(destination: str, client_id: int, wanted: Sequence[str], state: SnapshotState | None) -> str:
+    """Return what to tell the user of a client id that exists already: the rows do not come. "" if they come.
+
+    destination, client_id: of the consumer.
+    wanted: the tables whose existing rows it wants; `*` alone: all that its filter keeps.
+    state: of the snapshot when the consumer has subscribed, and acknowledged nothing yet.
+    """
+    held: tuple[str, ...] = ()
+    to_read: tuple[str, ...] = ()
+    if state is not None and state.phase is not SnapshotPhase.CANCELLED:
+        held, to_read = state.tables, state.remaining
+    tables = held if wanted == ("*",) and held else wanted
+    if missing := [table for table in tables if table not in held]:
+        how = _adding(destination, client_id, missing)
+        return f"client id {client_id} exists already, so the option snapshot brings no rows of {some(missing)}: {how}"
+    if done := [table for table in tables if table not in to_read]:
+        how = _adding(destination, client_id, done)
+        return f"client id {client_id} has got the rows of {some(done)} already: {how} to read them again"
+    return ""
+
+
+def _adding(destination: str, client_id: int, tables: Sequence[str]) -> str:
+    named = "SCHEMA.TABLE" if len(tables) != 1 or tables[0] == "*" else quote(tables[0])
+    return f"run `canal-ha snapshot add --destination {quote(destination)} --client-id {client_id} --table {named}`"

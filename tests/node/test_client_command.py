@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -205,3 +206,65 @@ def test_a_client_whose_snapshot_has_failed_says_so_and_exits_with_1(
     assert sorted(row["after"]["id"] for row in rows if row.get("snapshot")) == [1, 2]
     assert f"{database}.nokey has no primary key" in ended.stderr
     assert f"--client-id 77 --leave-out {database}.nokey`" in ended.stderr
+
+
+def with_snapshot(node: Node, database: str, client_id: int, *more: str, table: str = "a") -> list[str]:
+    """Return the command of a client that wants existing rows of a table."""
+    command = [PROGRAM, "client", "--server", node.address, "--destination", "example", "--client-id", str(client_id)]
+    command += ["--filter", rf"{database}\..*", "--snapshot", f"{database}.{table}", "--format", "json"]
+    return [*command, *more]
+
+
+def ended(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 2.5])
+def test_a_client_that_is_stopped_exits_with_1_if_its_snapshot_has_failed(
+    source_server: SqlServer, node: Node, database: str, after_s: float
+) -> None:
+    """Stopped before its first look, or while it waited for rows, it exited with 0 without a word."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.nokey (id INT)")
+    client_id = 78 + int(after_s)
+
+    def has_failed() -> bool:
+        (destination,) = node.status()["destinations"]
+        snapshots = [each["snapshot"] for each in destination["streams"] if each["client_id"] == client_id]
+        return any(snapshot and snapshot["phase"] == "failed" for snapshot in snapshots)
+
+    command = with_snapshot(node, database, client_id, "--timeout", "0", table="nokey")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until(has_failed, what="the failure")
+            time.sleep(after_s)
+            process.send_signal(signal.SIGTERM)
+            _, told = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert process.returncode == 1, told
+    assert told.count(f"{database}.nokey has no primary key") == 1
+
+
+def test_a_client_id_that_exists_already_is_told_that_no_rows_come(
+    source_server: SqlServer, node: Node, database: str
+) -> None:
+    """It waited for them without a word."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.a VALUES (1), (2)",
+        f"CREATE TABLE {database}.b (id INT PRIMARY KEY)",
+    )
+    first = ended(with_snapshot(node, database, 81, "--idle-exit", "2"))
+    assert (first.returncode, first.stderr) == (0, "")
+    again = ended(with_snapshot(node, database, 81, "--idle-exit", "1"))
+    assert again.returncode == 0
+    assert f"client id 81 has got the rows of {database}.a already" in again.stderr
+    other = ended(with_snapshot(node, database, 81, "--idle-exit", "1", table="b"))
+    assert other.returncode == 0
+    assert "client id 81 exists already, so the option snapshot brings no rows" in other.stderr
+    assert f"`canal-ha snapshot add --destination example --client-id 81 --table {database}.b`" in other.stderr
+    begun(node, f"{database}.a", 82)
+    never = ended(with_snapshot(node, database, 82, "--idle-exit", "1"))
+    assert never.returncode == 0
+    assert "client id 82 exists already, so the option snapshot brings no rows" in never.stderr
