@@ -10,7 +10,7 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.failover import FailureKind
-from canal_ha.client.own_snapshot import snapshot_of
+from canal_ha.client.own_snapshot import no_rows, snapshot_of
 from canal_ha.client.refusals import kind_of
 from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused, SnapshotRefused, TableMissing
@@ -229,6 +229,18 @@ def private_connector(
         private=True,
         tls=options.tls,
     )
+
+
+def tell_no_rows(event: str, destination: str, options: SourceOptions, cursor: LogPosition | None) -> None:
+    """Log that existing rows do not come, because the client id existed before and never had a snapshot.
+
+    event: of the log.
+    destination, options: of the consumer.
+    cursor: the server's, before anything is fetched.
+    """
+    if options.snapshot and cursor is not None and not cursor.snapshot:
+        text = no_rows(destination, options.client_id, options.snapshot, None)
+        log.warning(event, destination=destination, text=text)
 
 
 def _told(client: SimpleConnector) -> LogPosition | None:

@@ -42,6 +42,7 @@ from canal_ha.errors import (
 from canal_ha.model import excerpt
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.pipeline.access import tell_no_rows
 from canal_ha.pipeline.cursor import begins_anew, judge, may_be_another_binlog, unclear
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.digests import KeptDigests
@@ -279,6 +280,8 @@ class Flow:
             self._target.commit(Portion(self.destination, b"", progress, 0, True, self._reader))
         newest_ms = _plausible(progress.newest_ms, progress.last)  # an earlier version may have stored another one
         progress = replace(progress, newest_ms=newest_ms, owner=self._owner)  # it may read from other servers now
+        if self._progress is None:
+            tell_no_rows("pipeline.no_snapshot", self.destination, self._options, cursor)
         self._progress, self._cursor = progress, cursor
         self._state = replace(self._state, progress=progress)
 

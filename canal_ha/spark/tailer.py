@@ -32,7 +32,7 @@ from canal_ha.errors import (
 )
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
-from canal_ha.pipeline.access import connector_beside
+from canal_ha.pipeline.access import connector_beside, tell_no_rows
 from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.redelivery import Spooled, server_of
@@ -121,6 +121,7 @@ class Tailer:
         self._cursor: LogPosition | None = None  # the server's cursor on the newest connection
         self._snapshot: SnapshotState | None = None  # the client's last one, as the server said last
         self._ask_snapshot_at = 0.0
+        self._told_failed = ""  # id of a snapshot
         self._failure: SnapshotFailure | None = None
         self._read_up_to = -1
         self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
@@ -250,7 +251,11 @@ class Tailer:
         if state is None:
             return False
         if has_failed(state):
-            raise failure(self.destination, self._options.client_id, state)
+            if self._options.snapshot:
+                raise failure(self.destination, self._options.client_id, state)
+            if state.id != self._told_failed:  # an operator has asked for the rows, and the log is enough
+                self._told_failed = state.id
+                log.warning("spark.snapshot_failed", destination=self.destination, error=state.error)
         with self._changed:
             self._snapshot = state
             self._trouble = f"the snapshot {state.id} has {state.rows} rows so far" if state.active else ""
@@ -430,6 +435,7 @@ class Tailer:
         if self._writer is None:
             self._writer = self._claim()
             self._intake = Intake(self._options.segment_bytes)
+            tell_no_rows("spark.no_snapshot", self.destination, self._options, cursor)
         self._cursor = cursor
         with self._changed:
             self._snapshot = snapshot_of(cursor)

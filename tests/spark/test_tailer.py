@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.connector import SimpleConnector
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import SnapshotRefused, SpoolUnusable
 from canal_ha.model.position import LogPosition
@@ -363,6 +364,35 @@ def test_a_running_snapshot_is_not_the_end(
     failing = tail(tmp_path / "other", clientId=8, snapshot=f"{database}.none", until_now=True)
     with pytest.raises(SnapshotRefused, match=r"none has no primary key.*canal-ha snapshot resume"):
         until(lambda: failing.complete(), what="the failure", seconds=30)
+
+
+@pytest.mark.real
+def test_a_job_that_asked_for_no_rows_does_not_end_at_a_failed_snapshot(
+    mariadb: MariaDB, node: Node, database: str, tmp_path: Path, tail: Callable[..., Tailer]
+) -> None:
+    """It ended with an error, while a query that goes on only logged the failure of an operator's snapshot."""
+    mariadb.execute(f"CREATE TABLE {database}.none (id INT)")
+    failing = tail(snapshot=f"{database}.none", until_now=True)
+    with pytest.raises(SnapshotRefused, match="none has no primary key"):
+        until(lambda: failing.complete(), what="the failure", seconds=30)
+    failing.stop()
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (9, 9)")
+    tailer = tail(until_now=True)
+    until(lambda: tailer.complete(), what="the end", seconds=30)
+    assert ids(tmp_path / "spool", database, tailer) == [9]
+
+
+@pytest.mark.real
+def test_a_client_id_without_a_snapshot_is_told_that_no_existing_rows_come(
+    node: Node, database: str, tail: Callable[..., Tailer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log tells it once: the option was ignored without a word."""
+    with SimpleConnector(LOOPBACK, node.port, database, 7) as client:
+        client.subscribe(rf"{database}\..*")
+    tailer = tail(clientId=7, snapshot=f"{database}.t", until_now=True)
+    until(lambda: tailer.complete(), what="the end", seconds=30)
+    assert caplog.text.count("spark.no_snapshot") == 1
+    assert "client id 7 exists already" in caplog.text
 
 
 @pytest.mark.real
