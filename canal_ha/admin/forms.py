@@ -96,12 +96,17 @@ def _snapshot(given: Given) -> dict[str, Any]:
         "client_id": _number(given.get("client_id", ""), "The client id"),
     }
     if body["action"] in (SnapshotAction.START.value, SnapshotAction.ADD.value):
-        body["tables"] = given.get("tables", "").replace(",", " ").split()
+        body["tables"] = _lines(given.get("tables", ""))
         body["without_key"] = given.get("without_key") == "yes"
         body["rows_per_s_most"] = _number(given.get("rows_per_s_most", "").strip() or "0", "The rows a second")
     elif body["action"] == SnapshotAction.RESUME.value:
-        body["leave_out"] = given.get("leave_out", "").replace(",", " ").split()
+        body["leave_out"] = _lines(given.get("leave_out", ""))
     return body
+
+
+def _lines(text: str) -> list[str]:
+    """Return the names of tables, one a line: they can have blanks and commas."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _cursor(given: Given) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Accounts
 from canal_ha.admin import templates
-from canal_ha.admin.forms import EVERY_NODE
+from canal_ha.admin.forms import EVERY_NODE, FORMS
 from canal_ha.admin.routes import PAGES
 from canal_ha.admin.sessions import IDLE_S
 from canal_ha.instance.status import InstanceStatus, QueueStatus, ReaderStatus
@@ -347,6 +347,14 @@ def test_a_snapshot_is_started_on_the_page() -> None:
     assert "shop.orders, shop.a" in confirm.text
     done = browser.post(path, hidden(confirm.text))
     assert (done.code, "The snapshot id1 is running." in done.text) == (200, True)
+
+
+def test_the_page_names_tables_with_blanks_and_commas() -> None:
+    """They were taken for several tables, although the label says one a line."""
+    read = FORMS[gate.SNAPSHOT].body
+    given = {"client_id": "1001", "tables": "shop.orders\r\n shop.a b,c \n\n", "leave_out": "shop.a b,c\nshop.x"}
+    assert read({**given, "action": "start"})["tables"] == ["shop.orders", "shop.a b,c"]
+    assert read({**given, "action": "resume"})["leave_out"] == ["shop.a b,c", "shop.x"]
 
 
 def test_a_snapshot_on_the_page_has_the_limits_of_the_account_that_asks() -> None:
