@@ -247,6 +247,15 @@ class SnapshotAction(Enum):
     CANCEL = "cancel"
 
 
+_READING = ("tables", "where", "without_key", "connections", "rows_per_s_most")
+_FITTING = {
+    SnapshotAction.START: _READING,
+    SnapshotAction.ADD: _READING,
+    SnapshotAction.RESUME: ("without_key", "leave_out"),
+}
+"""Fields of a request that an action takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
     """What a person asks. The fields are those of SnapshotState.
@@ -279,8 +288,7 @@ def changed(
     new_id: of a snapshot that begins, or has other tables.
     shown: whether the account that asks may know the name of a table of the snapshot.
     """
-    if request.leave_out and request.action is not SnapshotAction.RESUME:
-        raise SnapshotRefused("tables can be left out only with resume")
+    _check_fits(request)
     state = read(stored)  # if somebody damaged it, a new one can begin
     going_on = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
     if request.action is SnapshotAction.START:
@@ -323,6 +331,14 @@ def without_gone(stored: str, gone: Collection[str], new_id: str) -> SnapshotSta
     return _checked(state.without(gone, new_id))
 
 
+def _check_fits(request: SnapshotRequest) -> None:
+    """Raise SnapshotRefused for a field that the action does not take: whoever set it expects something of it."""
+    fitting = ("action", *_FITTING.get(request.action, ()))
+    if others := [each.name for each in fields(request) if each.name not in fitting and getattr(request, each.name)]:
+        known = ", ".join(fitting[1:]) or "nothing"
+        raise SnapshotRefused(f"{request.action.value} does not take {', '.join(others)}; it takes {known}")
+
+
 def check_tables(tables: Sequence[str]) -> None:
     """Raise SnapshotRefused if somebody names no table, too many, one twice, or something else."""
     if not tables:
@@ -341,7 +357,9 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
     check_tables(request.tables)
     for table in request.where.keys() - set(request.tables):
         raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
-    for condition in request.where.values():
+    for table, condition in request.where.items():
+        if not condition.strip():
+            raise SnapshotRefused(f"the condition for {table} is blank: leave it out to read the whole table")
         names_in(condition)
     return _checked(
         SnapshotState(
@@ -371,7 +389,8 @@ def _checked(state: SnapshotState) -> SnapshotState:
         for each in (state, replace(state, ranges=(SnapshotRange(0, (" " * _KEPT_FREE,)),))):
             each.text  # noqa: B018  # it raises
     except ValueError as error:
-        raise SnapshotRefused(f"{error}: take fewer tables at a time") from error
+        how = "take fewer tables at a time, or shorter conditions" if state.where else "take fewer tables at a time"
+        raise SnapshotRefused(f"{error}: {how}") from error
     return state
 
 

@@ -135,7 +135,8 @@ def test_a_snapshot_is_started_over_http() -> None:
         ({**start, "tables": []}, "name at least one table"),
         ({**start, "tables": ["orders"]}, "orders is no table: write schema.table"),
         ({**start, "where": {"shop.other": "1"}}, "a condition for shop.other"),
-        ({**start, "action": "pause"}, "no snapshot: start one"),
+        ({"action": "pause", "client_id": 1001}, "no snapshot: start one"),
+        ({**start, "action": "pause"}, "pause does not take tables, where; it takes nothing"),
         ({**start, "client_id": 7}, "client id 7 has not subscribed to example: start the client once"),
     ):
         code, _, body = ask(post_snapshot(wrong))

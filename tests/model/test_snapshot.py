@@ -192,7 +192,8 @@ def test_a_cursor_carries_the_state() -> None:
 
 
 def asked(action: SnapshotAction, stored: SnapshotState | None) -> SnapshotPhase:
-    return changed(stored.text if stored else "", SnapshotRequest(action, ("shop.orders",)), "new", 9).phase
+    tables = ("shop.orders",) if action in (SnapshotAction.START, SnapshotAction.ADD) else ()
+    return changed(stored.text if stored else "", SnapshotRequest(action, tables), "new", 9).phase
 
 
 def test_what_can_be_asked_in_each_phase() -> None:
@@ -382,8 +383,42 @@ def test_a_table_that_is_read_or_unknown_cannot_be_left_out(table: str) -> None:
     request = SnapshotRequest(SnapshotAction.RESUME, leave_out=(table,))
     with pytest.raises(SnapshotRefused, match=rf"a1 has not left to read {table}\. It has left to read shop\.gr"):
         changed(failed_one.text, request, "new", 9)
-    with pytest.raises(SnapshotRefused, match="only with resume"):
-        changed(failed_one.text, replace(request, action=SnapshotAction.PAUSE), "new", 9)
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (SnapshotRequest(SnapshotAction.RESUME, rows_per_s_most=5000), "resume does not take rows_per_s_most"),
+        (
+            SnapshotRequest(SnapshotAction.RESUME, ("shop.orders",)),
+            "does not take tables; it takes without_key, leave_",
+        ),
+        (
+            SnapshotRequest(SnapshotAction.PAUSE, leave_out=("shop.orders",)),
+            "pause does not take leave_out; it takes no",
+        ),
+        (SnapshotRequest(SnapshotAction.CANCEL, without_key=True), "cancel does not take without_key"),
+        (SnapshotRequest(SnapshotAction.START, ("shop.t",), leave_out=("shop.u",)), "start does not take leave_out"),
+    ],
+)
+def test_a_field_that_an_action_does_not_take_is_refused(request_: SnapshotRequest, why: str) -> None:
+    """It was ignored: a snapshot that was resumed with other limits kept its own ones."""
+    with pytest.raises(SnapshotRefused, match=why):
+        changed(replace(BEGUN, phase=SnapshotPhase.FAILED).text, request_, "new", 9)
+
+
+@pytest.mark.parametrize("condition", ["", " \n"])
+def test_a_blank_condition_is_refused(condition: str) -> None:
+    """One read the whole table, and the other one ended the snapshot later."""
+    with pytest.raises(SnapshotRefused, match=r"condition for shop\.t is blank"):
+        changed("", SnapshotRequest(SnapshotAction.START, ("shop.t",), {"shop.t": condition}), "new", 9)
+
+
+def test_a_condition_that_is_too_long_is_named() -> None:
+    """Somebody who took fewer tables got the same answer."""
+    request = SnapshotRequest(SnapshotAction.START, ("shop.t",), {"shop.t": f"id > {'1' * 60_000}"})
+    with pytest.raises(SnapshotRefused, match="or shorter conditions"):
+        changed("", request, "new", 9)
 
 
 def test_a_snapshot_that_leaves_nothing_out_has_a_text_that_older_nodes_read() -> None:
