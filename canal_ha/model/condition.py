@@ -55,6 +55,7 @@ _FUNCTIONS = (  # of their arguments alone
     "TIME_TO_SEC TO_DAYS TO_SECONDS TRIM TRUNCATE UCASE UNHEX UNIX_TIMESTAMP UPPER UTC_DATE UTC_TIME "
     "UTC_TIMESTAMP WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK"
 )
+_LENGTHENING = frozenset({"CONCAT", "CONCAT_WS", "HEX", "REPLACE"})  # within REPLACE a text would grow exponentially
 _BEFORE_BRACKETS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS}".split())
 _OTHER_WORDS = (  # constants, units of time, and words between the arguments of CAST, CONVERT, MATCH and TRIM
     "NULL TRUE FALSE UNKNOWN B N X BOTH LEADING TRAILING FROM CHARACTER CHARSET SET DOUBLE PRECISION FLOAT INT INTEGER "
@@ -125,7 +126,8 @@ def names_in(condition: str) -> frozenset[str]:
     Raises SnapshotRefused for a condition that could look at more than the columns of one row.
     """
     names: set[str] = set()
-    depth = 0
+    opened: list[str] = []  # the functions whose brackets are open; "" for other brackets
+    replacing = 0  # how many of them are REPLACE
     name, called = "", False  # of the token before, and whether it may stand before a bracket
     dotted = False
     for found in _tokens(condition):
@@ -137,14 +139,20 @@ def names_in(condition: str) -> frozenset[str]:
             called = not dotted and text.upper() in _BEFORE_BRACKETS
             names.add(name.translate(_LOWER))
         else:
-            depth += {"(": 1, ")": -1}.get(text, 0)
-            if depth < 0:
-                raise _refused(condition, "a bracket closes that none has opened")
-            if text == "(" and name and not called:
-                raise _refused(condition, f"{printable(excerpt(name))} is none of the functions that it may call")
+            if text == ")":
+                if not opened:
+                    raise _refused(condition, "a bracket closes that none has opened")
+                replacing -= opened.pop() == "REPLACE"
+            elif text == "(":
+                if name and not called:
+                    raise _refused(condition, f"{printable(excerpt(name))} is none of the functions that it may call")
+                opened.append(name.upper())
+                if replacing and opened[-1] in _LENGTHENING:
+                    raise _refused(condition, f"it calls {opened[-1]} for REPLACE, and texts could grow without end")
+                replacing += opened[-1] == "REPLACE"
             name = ""
         dotted = text == "."
-    if depth:
+    if opened:
         raise _refused(condition, "a bracket opens that none closes")
     return frozenset(names)
 

@@ -26,6 +26,16 @@ def test_a_condition_on_columns_is_read(condition: str, names: set[str]) -> None
     assert "it" not in names_in(condition)
 
 
+@pytest.mark.parametrize("inner", ["REPLACE(v, 'a', 'aaa')", "1 + (hex (v))", "IF(1, CONCAT(v, v), v)"])
+def test_no_condition_makes_texts_that_keep_the_server_busy_for_ever(inner: str) -> None:
+    """MariaDB noticed no KILL in REPLACE eight deep, so the SELECTs stayed when the snapshot was cancelled."""
+    with pytest.raises(SnapshotRefused, match="for REPLACE, and texts could grow without end"):
+        names_in(f"LENGTH(REPLACE({inner}, 'a', 'aaaa')) > 1")
+    with pytest.raises(SnapshotRefused, match="texts could grow"):
+        names_in(f"REPLACE(v, 'a', {inner}) = 'b'")
+    assert names_in(f"REPLACE(LOWER(v), 'a', 'b') = 'c' AND {inner} = 'd'")
+
+
 @pytest.mark.parametrize(
     ("condition", "why"),
     [
