@@ -164,6 +164,12 @@ class Acting:
             return await self._control.carry_out(action, name, wanted, guest)
         details = {**action.facts(wanted), "node": node}
 
+        def write_down(result: str) -> None:
+            client_id = action.client_id(wanted)
+            self._entrance.audit.ordered(
+                action.name, guest.actor, result, destination=name, client_id=client_id, details=details
+            )
+
         def ask() -> dict[str, Any]:
             url, access = self._view.route(guest, node)
             return post(url, access, name, form.part, body, shape, LocalProtocolError, ACTION_MOST_S)
@@ -172,9 +178,9 @@ class Acting:
             told = await self._view.in_thread(ask)
         except (LocalProtocolError, NodeUnreachable) as error:
             details["error"] = str(error)
-            self._entrance.audit.ordered(action.name, guest.actor, FAILED, destination=name, details=details)
+            write_down(FAILED)
             return 409, {"error": f"{node}: {error}"}
-        self._entrance.audit.ordered(action.name, guest.actor, OK, destination=name, details=details)
+        write_down(OK)
         return SUCCESS, told
 
 

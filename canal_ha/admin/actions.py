@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
 from typing import Any
 
 from canal_ha.accounts import gate
 from canal_ha.config import keys
 from canal_ha.errors import NotSubscribed, SnapshotRefused
-from canal_ha.model.excerpt import some
+from canal_ha.model.excerpt import json_text, some
 from canal_ha.model.privacy import Within
 from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
 from canal_ha.server.shown_snapshot import shown_within
@@ -31,7 +32,7 @@ class Action:
     keys: that the body may have.
     wanted: reads the body, a JSON value; None if it is none of this action.
     carry_out: called with the destination and what `limited` returned; returns the answer. Raises CanalError.
-    facts: for the audit log.
+    facts: for the audit log, which cuts long texts and has the client id itself.
     client_id: whose stream the action is about; None if it is about the whole destination.
     limited: returns what `wanted` returned, with the most that the account that asks may read, if that matters.
     """
@@ -112,8 +113,10 @@ def client_id_in(body: Mapping[str, Any]) -> int | None:
 
 
 def _facts(wanted: tuple[int, SnapshotRequest]) -> dict[str, object]:
-    client_id, request = wanted
-    return {"client_id": client_id, **asdict(request), "action": request.action.value}
+    _, request = wanted
+    lists = {name: json_text(getattr(request, name)) for name in ("tables", "where", "leave_out")}
+    digests = {f"{name}_sha256": sha256(text.encode()).hexdigest() for name, text in lists.items() if len(text) > 2}
+    return {**asdict(request), "action": request.action.value, **lists, **digests}
 
 
 def _place(body: Any) -> str | None:

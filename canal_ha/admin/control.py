@@ -68,7 +68,10 @@ class Control:
         result = OK if code == SUCCESS else FAILED
         facts: dict[str, object] = {key: body[key] for key in ("source", "error") if key in body}
         details = {**action.facts(wanted), **facts}
-        self._audit.ordered(action.name, guest.actor, result, destination=destination, details=details)
+        client_id = action.client_id(wanted)
+        self._audit.ordered(
+            action.name, guest.actor, result, destination=destination, client_id=client_id, details=details
+        )
         return code, body
 
 

@@ -95,7 +95,7 @@ def _change(body: Any) -> CursorChange | None:
 
 def _facts(wanted: CursorChange) -> dict[str, object]:
     action = DELETE if wanted.to is None else SET
-    return {"client_id": wanted.client_id, "action": action, "to": wanted.to or "", "dry_run": wanted.dry_run}
+    return {"action": action, "to": wanted.to or "", "dry_run": wanted.dry_run}
 
 
 def _client_id(wanted: CursorChange) -> int:

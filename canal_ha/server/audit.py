@@ -132,7 +132,14 @@ class Audit:
             self.note(action, result, who, destination=destination, client_id=client_id, details=shown)
 
     def ordered(
-        self, action: str, who: Actor, result: str, *, destination: str = "", details: Mapping[str, object]
+        self,
+        action: str,
+        who: Actor,
+        result: str,
+        *,
+        destination: str = "",
+        client_id: int | None = None,
+        details: Mapping[str, object],
     ) -> None:
         """Write a line about an action that an account asked for, if there are not too many of them.
 
@@ -142,9 +149,9 @@ class Audit:
         details: facts of this action; `dry_run` if it was only tried.
         """
         if result != OK or details.get("dry_run"):
-            self.client_did(action, who, result, destination=destination, details=details)
+            self.client_did(action, who, result, destination=destination, client_id=client_id, details=details)
         elif self._write and self._orders.may(who.account):
-            self.note(action, OK, who, destination=destination, details=details)
+            self.note(action, OK, who, destination=destination, client_id=client_id, details=details)
 
     def happened(self, action: str, destination: str, client_id: int | None, details: Mapping[str, object]) -> None:
         """Write a line about what an instance did because somebody wanted it, if there are not too many of them."""

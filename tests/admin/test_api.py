@@ -181,9 +181,24 @@ def test_the_audit_has_the_conditions_of_a_snapshot() -> None:
     written: list[bytes] = []
     start = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], "where": {"shop.orders": "id < 5"}}
     assert ask(post_snapshot(start), write=written.append)[0] == 200
-    details = json.loads(written[-1])["details"]
-    assert (details["action"], details["client_id"]) == ("start", 1001)
-    assert "id < 5" in details["where"]
+    line = json.loads(written[-1])
+    details = line["details"]
+    assert (details["action"], line["client_id"]) == ("start", 1001)
+    assert (details["tables"], details["where"]) == ('["shop.orders"]', '{"shop.orders": "id < 5"}')
+
+
+def test_the_audit_tells_long_conditions_apart() -> None:
+    """It had their first 500 characters alone, and the same line for both."""
+    written: list[bytes] = []
+    texts = []
+    for end in ("1", "2"):
+        where = {"shop.orders": f"id IN ({'7, ' * 900}{end})"}
+        start = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], "where": where}
+        assert ask(post_snapshot(start), write=written.append)[0] == 200
+        texts.append(json.dumps(where))
+    found = [line["details"] for line in map(json.loads, written) if line["action"] == "snapshot"]
+    assert found[0]["where"] == found[1]["where"]
+    assert [each["where_sha256"] for each in found] == [sha256(text.encode()).hexdigest() for text in texts]
 
 
 @pytest.mark.parametrize(
