@@ -3,7 +3,7 @@
 A server writes a transaction to its binlog before it commits it in the storage engine, so a stream can bring rows that
 a SELECT does not see yet. Each kind of server has a way to wait for them:
 
-- MariaDB tells the position up to which a transaction WITH CONSISTENT SNAPSHOT sees everything.
+- MariaDB tells the position up to which all transactions are committed.
 - MySQL with GTIDs: a transaction owns its GTID from before it is written until it is committed (gtid_owned). GTIDs can
   be turned off at any time, so the question for them also asks for gtid_mode. It can be ON again only when no
   transaction without a GTID goes on.
@@ -37,6 +37,7 @@ from canal_ha.source.connection.session import SourceSession
 OWNED_WAIT_S = 2.0  # for a GTID that a session keeps without committing; then the SELECT locks its rows
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
+_ANSWERS = 4  # about an open snapshot: that all are about other sessions is as good as impossible
 
 Pause = Callable[[float], None]
 
@@ -119,23 +120,44 @@ def wait_visible(session: SourceSession, way: Visibility, reached: Reached, paus
     return way is Visibility.LOCKING_READ
 
 
-def consistent_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> tuple[str, int]:
-    """Open a transaction of MariaDB that sees everything before `reached`; return where it stands in the binlog.
+def consistent_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> None:
+    """Open a transaction of MariaDB that sees everything before `reached`. The arguments are those of `wait_visible`.
 
-    It sees every transaction before that journal and offset, and none behind it. The arguments are those of
-    `wait_visible`.
+    The server's answer is a place up to which everything is committed, and so what begins behind it sees that. An
+    answer about an open snapshot would not do: see `snapshot_places`.
     """
     wait_s = _FIRST_PAUSE_S
-    while True:
-        session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        rows = session.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
-        at = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
-        journal, offset = at["binlog_snapshot_file"], int(at["binlog_snapshot_position"])
-        if reached.by(journal, offset):
-            return journal, offset
-        session.query("ROLLBACK")
+    while not reached.by(*min(_told(session), _told(session), key=_order)):
+        session.query("ROLLBACK")  # else the answer stays that of a snapshot which an error left open
         pause(wait_s)
         wait_s = min(_LONGEST_PAUSE_S, wait_s * 2)
+    session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+
+
+def snapshot_places(session: SourceSession) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return between which places of the binlog the open snapshot of a session of MariaDB stands.
+
+    Mostly they are the same. The snapshot sees every transaction before the first one, and none behind the last one.
+    The server keeps its answer in one variable for all sessions (binlog_snapshot_position in its sql/log.cc), so one
+    can be about another session, which asks at that moment.
+    """
+    told = sorted((_told(session) for _ in range(_ANSWERS)), key=_order)
+    return told[0], told[-1]
+
+
+def _told(session: SourceSession) -> tuple[str, int]:
+    """Return a place of the binlog: of this session's snapshot, of another one's, or up to where all is committed.
+
+    Everything before it is committed. The file and the offset are two variables, so behind a new journal they can be of
+    two places once: ask again.
+    """
+    rows = session.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
+    at = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    return at["binlog_snapshot_file"], int(at["binlog_snapshot_position"])
+
+
+def _order(place: tuple[str, int]) -> tuple[object, int]:
+    return split_journal(place[0]), place[1]
 
 
 def _await_owned(session: SourceSession, pause: Pause) -> bool:

@@ -38,7 +38,14 @@ from canal_ha.source.snapshot.result_set import RawRows, RowStream
 from canal_ha.source.snapshot.running import RunningSelect
 from canal_ha.source.snapshot.source import NO_RIGHT, SnapshotSource, SnapshotTarget, TableChanged
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
-from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, consistent_snapshot, wait_visible
+from canal_ha.source.snapshot.watermark import (
+    Pause,
+    Reached,
+    Visibility,
+    consistent_snapshot,
+    snapshot_places,
+    wait_visible,
+)
 
 TRIES = 10  # without a lock, then as many with it
 STALL_S = 7200  # the server ends the read of a client that takes no rows for so long
@@ -224,10 +231,11 @@ class _Read:
         """Open the snapshot; return up to where it sees everything, and from where it sees nothing."""
         source, session = self._source, self._session
         if source.server.mariadb:
-            place = Reached(*consistent_snapshot(session, source.to_see(brought), pause), source.server.identity)
+            consistent_snapshot(session, source.to_see(brought), pause)
+            first, last = (Reached(*place, source.server.identity) for place in snapshot_places(session))
             if not locked and source.way_now() is Visibility.LOCKING_READ:
                 raise _Unseen
-            return place, place
+            return first, last
         doubt = source.end(session)
         if not locked and wait_visible(session, source.way_now(), doubt, pause):
             raise _Unseen

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pymysql
 import pytest
 
 from canal_ha.model.snapshot import SnapshotRange
 from canal_ha.source.snapshot.source import Read, SnapshotSource, StillLocked
-from canal_ha.source.snapshot.watermark import Visibility
+from canal_ha.source.snapshot.watermark import Reached, Visibility, wait_visible
 from lab import MariaDB, MySQL, SqlServer
 from lab.replica import Replica
 from lab.transactions import committed
@@ -183,3 +184,38 @@ def chunk(source: SnapshotSource, schema: str) -> Read:
     """Read the whole table."""
     target = source.target(schema, "t")
     return source.read(target, SnapshotRange(0), "", 100, 1 << 20, source.end(), lambda seconds: None)
+
+
+def test_a_select_sees_what_the_stream_brought_whatever_other_sessions_ask(database: str) -> None:
+    """MariaDB tells the place of a session's snapshot through one variable that all sessions share."""
+    with MariaDB() as server, ExitStack() as stack:
+        table = filled(server, database)
+        change, status = f"UPDATE {table} SET v = v + 1 WHERE id = 10", "SHOW STATUS LIKE 'binlog_snapshot_%'"
+        server.execute(change)
+        journal, begin = server.position()
+        server.execute(change)
+        size = server.position()[1] - begin  # of each transaction
+        changes, stopping = [2], threading.Event()
+
+        def repeat(*statements: str) -> None:
+            with server.connect() as connection, connection.cursor() as cursor:
+                while not stopping.is_set():
+                    for statement in statements:
+                        cursor.execute(statement)
+                    changes[0] += statements == (change,)
+
+        for statements in [(change,)] + 3 * [("START TRANSACTION WITH CONSISTENT SNAPSHOT", *4 * [status], "ROLLBACK")]:
+            thread = threading.Thread(target=repeat, args=statements)
+            stack.callback(thread.join)
+            thread.start()
+        session = stack.enter_context(source_of(server)).session()
+        stack.callback(session.close)
+        stack.callback(stopping.set)
+        for _ in range(2500):
+            wanted = changes[0] + 2  # the stream has brought it, and the server may not have committed it
+            reached = Reached(journal, begin + (wanted - 1) * size, "")
+            wait_visible(session, Visibility.CONSISTENT_SNAPSHOT, reached, time.sleep)
+            assert session.query(f"SELECT v FROM {table} WHERE id = 10")[0]["v"] >= wanted
+            session.query("ROLLBACK")
+        stopping.set()
+        assert server.position()[1] <= begin + (changes[0] + 1) * size  # no transaction had another size
