@@ -226,7 +226,6 @@ def _watch(snapshots: ClientSnapshot, state: Mapping[str, Any]) -> None:
         length=max(state["total"], 1), show_pos=True, show_eta=False, item_show_func=lambda text: text or ""
     ) as bar:
         while state["phase"] not in ENDED:
-            time.sleep(LOOK_S)
             state = _next(snapshots)
             if state.get("began_ms") != began_ms:
                 break
