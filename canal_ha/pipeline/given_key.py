@@ -51,14 +51,26 @@ def given_key(
     Raises SinkRefused if a column is missing.
     """
     own = list(names)
-    found = {others[name.lower()].lower(): name for name in own if name.lower() in others}
-    found |= {name.lower(): name for name in own}
+    places = places_by_key(own, others)
     for key in given:
-        if key.lower() not in found:
+        if key.lower() not in places:
             raise SinkRefused(
                 f"canal: {table} has no column {key}, which the pipeline's file names as its key, or the binlog omits"
                 f" it: the rows have {', '.join(own)}. Write the name that the column has there under keys in the"
                 " pipeline's file, also if a statement has renamed it, or run SET GLOBAL binlog_row_image = FULL at the"
                 " source"
             )
-    return tuple(found[key.lower()] for key in given)
+    return tuple(own[places[key.lower()]] for key in given)
+
+
+def places_by_key(names: Sequence[str], others: Mapping[str, str]) -> dict[str, int]:
+    """Return the place of each column by its name in the pipeline's file, in lower case.
+
+    A column that has the name itself comes before one that had it, or gets it, by a statement.
+
+    names: of the columns that rows have.
+    others: see GivenKeys.
+    """
+    lowered = [name.lower() for name in names]
+    renamed = {others[name].lower(): place for place, name in enumerate(lowered) if name in others}
+    return renamed | {name: place for place, name in enumerate(lowered)}

@@ -20,7 +20,7 @@ from canal_ha.decode.kernel.layouts import ColumnLayout, KeyPlaces, Layout, prim
 from canal_ha.decode.privacy import Protection
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.column_transform import ColumnTransform, kept
-from canal_ha.pipeline.given_key import GivenKeys
+from canal_ha.pipeline.given_key import GivenKeys, places_by_key
 from canal_ha.pipeline.kept_columns import renames_of
 from canal_ha.pipeline.statement_text import renamed_to, text_for
 from canal_ha.pipeline.transform_rules import TABLES_KEPT, Table, TransformRule, rule_of
@@ -138,9 +138,7 @@ class TableTransform:
 
     def _key_places(self, columns: list[ColumnLayout]) -> list[int]:
         """Return the places of the given key's columns; if one is missing, those of the primary key."""
-        names, others = [self.named(column.name).name.lower() for column in columns], self.other_names
-        found = {others[name].lower(): place for place, name in enumerate(names) if name in others}
-        found |= {name: place for place, name in enumerate(names)}
+        found = places_by_key([self.named(column.name).name for column in columns], self.other_names)
         given = sorted(found[key] for key in self._keys if key in found)
         return given if len(given) == len(self._keys) else primary_key(columns)
 
