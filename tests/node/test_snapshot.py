@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pymysql
@@ -462,6 +463,17 @@ class Between:
         self.threads.append(thread)
 
 
+def before_selects(patch: pytest.MonkeyPatch, act: Callable[[SourceSession, str, int], object]) -> None:
+    """Call `act` before each SELECT of a chunk, with its session, its text and its number, from 1."""
+    numbers = count(1)
+
+    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+        act(session, sql, next(numbers))
+        return read_rows(session, sql, most_bytes, memory)
+
+    patch.setattr(READ_ROWS, reading)
+
+
 def test_the_key_is_renamed_while_the_table_is_looked_at(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,19 +600,18 @@ def test_statements_about_tables_with_similar_names_do_not_keep_a_snapshot_from_
 ) -> None:
     """Every chunk was read again, for ever, while jobs created and dropped t_tmp."""
     table = filled(source_server, database, 9)
-    reads: list[str] = []
+    numbers: list[int] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
-        reads.append(sql)
+    def work(session: SourceSession, sql: str, number: int) -> None:
+        numbers.append(number)
         source_server.execute(f"CREATE TABLE {table}_tmp (t INT)", f"DROP TABLE {table}_tmp")
-        return read_rows(session, sql, most_bytes, memory)
 
-    monkeypatch.setattr(READ_ROWS, reading)
+    before_selects(monkeypatch, work)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\..*", state(table), copy, limits=FEW) as stream:
         stream.done()
     assert ids(copy) == list(range(1, 10))
-    assert len(reads) == 4
+    assert len(numbers) == 4
 
 
 def test_a_snapshot_tells_that_statements_about_its_table_keep_it_from_going_on(
@@ -611,13 +622,12 @@ def test_a_snapshot_tells_that_statements_about_its_table_keep_it_from_going_on(
     calm = threading.Event()
     limits: list[str] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+    def alter(session: SourceSession, sql: str, number: int) -> None:
         if not calm.is_set():
             limits.append(sql.rpartition(" LIMIT ")[2])
-            source_server.execute(f"ALTER TABLE {table} COMMENT '{len(limits)}'")
-        return read_rows(session, sql, most_bytes, memory)
+            source_server.execute(f"ALTER TABLE {table} COMMENT '{number}'")
 
-    monkeypatch.setattr(READ_ROWS, reading)
+    before_selects(monkeypatch, alter)
     copy = Copy({table: ("id",)})
     few = SnapshotLimits(rows_most=32)
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=few) as stream:
@@ -850,16 +860,13 @@ def test_a_column_that_is_gone_before_the_select_ends_no_snapshot(
 ) -> None:
     """The SELECT names the column, because the table was looked at before."""
     table = filled(source_server, database, 9)
-    reads: list[str] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
-        reads.append(sql)
-        if len(reads) == 2:
+    def change(session: SourceSession, sql: str, number: int) -> None:
+        if number == 2:
             session.query("ROLLBACK")  # MariaDB's view of the table
             source_server.execute(f"ALTER TABLE {table} CHANGE v w VARCHAR(50)")
-        return read_rows(session, sql, most_bytes, memory)
 
-    monkeypatch.setattr(READ_ROWS, reading)
+    before_selects(monkeypatch, change)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
         stream.done()
@@ -976,21 +983,18 @@ def test_a_file_with_other_rows_is_imported_meanwhile(
         for end in ("ibd", "cfg"):
             shutil.copy2(files / f"new.{end}", files / f"kept.{end}")
         cursor.execute("UNLOCK TABLES")
-    reads: list[str] = []
+    found = files.stat()
+    owner = (found.st_uid, found.st_gid)
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
-        reads.append(sql)
-        if len(reads) == 2:
+    def import_rows(session: SourceSession, sql: str, number: int) -> None:
+        if number == 2:
             source_server.execute(f"ALTER TABLE {table} DISCARD TABLESPACE")
             for end in ("ibd", "cfg"):
                 (files / f"kept.{end}").rename(files / f"t.{end}")
                 shutil.chown(files / f"t.{end}", *owner)
             source_server.execute(f"ALTER TABLE {table} IMPORT TABLESPACE")
-        return read_rows(session, sql, most_bytes, memory)
 
-    found = files.stat()
-    owner = (found.st_uid, found.st_gid)
-    monkeypatch.setattr(READ_ROWS, reading)
+    before_selects(monkeypatch, import_rows)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
         stream.done()
@@ -1088,13 +1092,12 @@ def test_the_connection_of_the_snapshot_is_killed(
     table = filled(source_server, database, 30)
     killed: list[int] = []
 
-    def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
+    def kill(session: SourceSession, sql: str, number: int) -> None:
         if not killed and "`id` > 6" in sql:
             killed.append(int(session.query("SELECT CONNECTION_ID() AS id")[0]["id"]))
             source_server.execute(f"KILL {killed[0]}")
-        return read_rows(session, sql, most_bytes, memory)
 
-    monkeypatch.setattr(READ_ROWS, reading)
+    before_selects(monkeypatch, kill)
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
         last = stream.done()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from canal_ha.errors import SinkRefused
+from canal_ha.pipeline.description import Description
 from lab import Node, SqlServer, follow
 from tests.pipeline.copies import copied
 from tests.pipeline.driver import described, run_once
 from tests.pipeline.test_engine import selected, source
-
-AS_STATEMENTS = "SET SESSION binlog_format = STATEMENT"
 
 
 @pytest.fixture
@@ -32,6 +33,22 @@ def pipeline_table(source_server: SqlServer, database: str) -> str:
     return table
 
 
+@contextmanager
+def logged(server: SqlServer, database: str, table: str, directory: Path, statement: str) -> Iterator[Description]:
+    """Yield a pipeline that has a copy of the table, after the server has logged a statement instead of rows.
+
+    statement: with places for the database, and for a file that has a row with 2.
+    """
+    (directory / "rows").write_text("2\n")
+    with Node({database: follow(server)}) as node:
+        pipeline = described(directory, source(node, database, snapshot=table), "copies", tables=(table,))
+        run_once(pipeline)
+        with server.connect(autocommit=True, local_infile=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_format = STATEMENT")
+            cursor.execute(statement.format(database=database, file=directory / "rows"))
+        yield pipeline
+
+
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("statement", "what"),
@@ -45,20 +62,10 @@ def test_a_copy_lacks_rows_that_a_function_or_load_data_wrote(
     source_server: SqlServer, database: str, pipeline_table: str, tmp_path: Path, statement: str, what: str
 ) -> None:
     """The pipeline stops at statements that name no table, or come in events of their own."""
-    server = source_server
-    (tmp_path / "rows").write_text("2\n")
-    with Node({database: follow(server)}) as node:
-        pipeline = described(
-            tmp_path, source(node, database, snapshot=pipeline_table), "copies", tables=(pipeline_table,)
-        )
-        run_once(pipeline)
-        with server.connect(autocommit=True, local_infile=True) as connection, connection.cursor() as cursor:
-            cursor.execute(AS_STATEMENTS)
-            cursor.execute(statement.format(database=database, file=tmp_path / "rows"))
-        assert len(selected(server, pipeline_table)) == 2
-        with pytest.raises(
-            SinkRefused, match=f"logged a statement without its rows, {what.format(database=database)}, at"
-        ):
+    told = f"logged a statement without its rows, {what.format(database=database)}, at"
+    with logged(source_server, database, pipeline_table, tmp_path, statement) as pipeline:
+        assert len(selected(source_server, pipeline_table)) == 2
+        with pytest.raises(SinkRefused, match=told):
             run_once(pipeline)
 
 
@@ -66,16 +73,9 @@ def test_a_copy_lacks_rows_that_a_function_or_load_data_wrote(
 def test_rows_that_load_data_writes_into_another_table_stop_no_pipeline(
     source_server: SqlServer, database: str, pipeline_table: str, tmp_path: Path
 ) -> None:
-    server = source_server
-    (tmp_path / "rows").write_text("2\n")
-    with Node({database: follow(server)}) as node:
-        pipeline = described(
-            tmp_path, source(node, database, snapshot=pipeline_table), "copies", tables=(pipeline_table,)
-        )
+    """The pipeline goes on behind the statement."""
+    statement = "LOAD DATA LOCAL INFILE '{file}' INTO TABLE {database}.other"
+    with logged(source_server, database, pipeline_table, tmp_path, statement) as pipeline:
+        source_server.execute(f"INSERT INTO {pipeline_table} VALUES (3)")
         run_once(pipeline)
-        with server.connect(autocommit=True, local_infile=True) as connection, connection.cursor() as cursor:
-            cursor.execute(AS_STATEMENTS)
-            cursor.execute(f"LOAD DATA LOCAL INFILE '{tmp_path / 'rows'}' INTO TABLE {database}.other")
-        server.execute(f"INSERT INTO {pipeline_table} VALUES (3)")
-        run_once(pipeline)
-        assert copied(tmp_path / "copies", pipeline_table) == selected(server, pipeline_table)
+        assert copied(tmp_path / "copies", pipeline_table) == selected(source_server, pipeline_table)

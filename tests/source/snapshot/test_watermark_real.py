@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import pymysql
 import pytest
@@ -75,7 +76,10 @@ def test_selects_lock_from_the_first_xa_commit_on(make: Callable[[], SqlServer],
             assert source.way is Visibility.LOCKING_READ
 
 
-PREPARED = ("XA START 'y'", "UPDATE {0} SET v = 9 WHERE id = 30", "XA END 'y'", "XA PREPARE 'y'")
+def prepare_xa(cursor: Any, table: str) -> None:
+    """Change a row in an XA transaction, and prepare it."""
+    for statement in ("XA START 'y'", f"UPDATE {table} SET v = 9 WHERE id = 30", "XA END 'y'", "XA PREPARE 'y'"):
+        cursor.execute(statement)
 
 
 @pytest.mark.parametrize("make", [mysql_log_status, MariaDB], ids=lambda make: make.__name__)
@@ -86,8 +90,7 @@ def test_selects_lock_if_a_transaction_is_prepared_when_the_connection_begins(
     with make() as server:
         table = filled(server, database)
         with server.connect() as connection, connection.cursor() as cursor:
-            for statement in PREPARED:
-                cursor.execute(statement.format(table))
+            prepare_xa(cursor, table)
             if server.flavor == "mysql":
                 with source_of(server) as source:
                     assert source.way is Visibility.LOG_STATUS
@@ -104,8 +107,7 @@ def test_an_xa_commit_in_which_the_server_crashed_is_waited_for(database: str) -
     with MariaDB(extra=["--innodb-flush-log-at-trx-commit=1", "--innodb-lock-wait-timeout=1"]) as server:
         table = filled(server, database)
         with server.connect() as connection, connection.cursor() as cursor:
-            for statement in PREPARED:
-                cursor.execute(statement.format(table))
+            prepare_xa(cursor, table)
             server.execute(
                 "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC, rpl_semi_sync_master_timeout = 3600000",
                 "SET GLOBAL rpl_semi_sync_master_wait_no_slave = ON, rpl_semi_sync_master_enabled = ON",
@@ -164,8 +166,7 @@ def test_a_locking_select_waits_for_rows_and_lets_others_insert_beside_them(
         table = filled(server, database)
         commit_xa(server, table)
         with source_of(server) as source, server.connect() as connection, connection.cursor() as cursor:
-            for statement in PREPARED:
-                cursor.execute(statement.format(table))
+            prepare_xa(cursor, table)
             read: list[Read] = []
             thread = threading.Thread(target=lambda: read.append(chunk(source, database)))
             thread.start()
