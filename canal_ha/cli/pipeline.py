@@ -276,12 +276,10 @@ class _Shown:
     def _print(self, state: FlowState) -> None:
         lag = f", {state.lag_s:.1f} s behind" if state.lag_s > 0 else ""
         place = f" up to {state.progress.last}" if state.progress is not None and state.progress.seq else ""
-        waits = f"; snapshot {state.snapshot}" if state.snapshot else ""
-        waits += f"; waits: {state.waiting}" if state.waiting else ""
-        _say(
-            f"{self._name}: {state.destination}: {state.rows:,} rows in {state.commits} commits{place}{lag}{waits}",
-            err=True,
-        )
+        snapshot = f"; snapshot {state.snapshot}" if state.snapshot else ""
+        waits = f"; waits: {state.waiting}" if state.waiting else ""
+        done = f"{state.rows:,} rows in {state.commits} commits"
+        _say(f"{self._name}: {state.destination}: {done}{place}{lag}{snapshot}{waits}", err=True)
         self._printed[state.destination] = (self._clock(), state)
 
 

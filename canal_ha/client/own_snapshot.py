@@ -1,4 +1,4 @@
-"""The last snapshot of a client, and what a consumer says if it has failed. Pure."""
+"""The last snapshot of a client, and what a consumer says if it has failed or brings no rows. Pure."""
 
 from __future__ import annotations
 

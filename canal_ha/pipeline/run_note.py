@@ -86,7 +86,9 @@ class RunNotes:
             self._write(RunNote(time.time(), os.getpid(), waiting, snapshots))
 
     def end(self, error: str) -> None:
-        """Write that the pipeline has stopped, if this process wrote the note before. Raises OSError.
+        """Write that the pipeline has stopped. Raises OSError.
+
+        A process that only stood by writes nothing, unless an error ended it.
 
         error: why; "" if somebody stopped it.
         """

@@ -16,8 +16,8 @@ applier of a replica. From the first one on the SELECT locks its rows. The strea
 stream that begins anew does not know those of a moment ago, and a counter that stands still proves nothing, because a
 commit can wait for a semi-synchronous replica as long as it likes.
 
-A server that crashed in between has counted nothing, and XA RECOVER shows the transaction as prepared. Nothing before
-the connection can be so but what XA RECOVER shows at its begin, and a crash ends it.
+If the server crashes inside XA COMMIT, the counter is 0 after its start, and the binlog has rows that no SELECT sees.
+XA RECOVER shows such a transaction as prepared. To ask once, when a connection begins, is enough: a crash ends it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from canal_ha.source.connection.session import SourceSession
 OWNED_WAIT_S = 2.0  # for a GTID that a session keeps without committing; then the SELECT locks its rows
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
-_ANSWERS = 4  # about an open snapshot: that all are about other sessions is as good as impossible
+_ANSWERS = 4  # about an open snapshot; other sessions would have to ask at just these four moments to spoil all
 
 Pause = Callable[[float], None]
 
@@ -123,8 +123,8 @@ def wait_visible(session: SourceSession, way: Visibility, reached: Reached, paus
 def consistent_snapshot(session: SourceSession, reached: Reached, pause: Pause) -> None:
     """Open a transaction of MariaDB that sees everything before `reached`. The arguments are those of `wait_visible`.
 
-    The server's answer is a place up to which everything is committed, and so what begins behind it sees that. An
-    answer about an open snapshot would not do: see `snapshot_places`.
+    The server first tells a place up to which everything is committed. A transaction that begins after this answer sees
+    all of that. Asking about the open transaction instead is not safe: see `snapshot_places`.
     """
     wait_s = _FIRST_PAUSE_S
     while not reached.by(*min(_told(session), _told(session), key=_order)):
@@ -135,21 +135,21 @@ def consistent_snapshot(session: SourceSession, reached: Reached, pause: Pause) 
 
 
 def snapshot_places(session: SourceSession) -> tuple[tuple[str, int], tuple[str, int]]:
-    """Return between which places of the binlog the open snapshot of a session of MariaDB stands.
+    """Return two places of the binlog between which the open snapshot of a session of MariaDB stands.
 
-    Mostly they are the same. The snapshot sees every transaction before the first one, and none behind the last one.
-    The server keeps its answer in one variable for all sessions (binlog_snapshot_position in its sql/log.cc), so one
-    can be about another session, which asks at that moment.
+    The snapshot sees every transaction before the first place, and none behind the second. Mostly both are the same.
+    They differ if an answer is about another session, which asked at the same moment: the server keeps its answer in
+    one variable for all sessions (binlog_snapshot_position in its sql/log.cc).
     """
     told = sorted((_told(session) for _ in range(_ANSWERS)), key=_order)
     return told[0], told[-1]
 
 
 def _told(session: SourceSession) -> tuple[str, int]:
-    """Return a place of the binlog: of this session's snapshot, of another one's, or up to where all is committed.
+    """Return a place of the binlog before which everything is committed.
 
-    Everything before it is committed. The file and the offset are two variables, so behind a new journal they can be of
-    two places once: ask again.
+    With an open snapshot it is the snapshot's, or that of another session. The server has one variable for the file and
+    one for the offset, so right after a new journal they may belong to two places. Ask twice.
     """
     rows = session.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
     at = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
