@@ -2,9 +2,10 @@
 
 Single-row transactions are committed at an even pace all the time. Two clients read them: the one whose stream the
 snapshot is put into, and another one. Latency is from sending a COMMIT to the client that has parsed the row, before
-the snapshot begins and until it ends.
+the snapshot begins and until it ends. The database's own answer to the COMMIT is measured, too: what it takes longer
+beside a snapshot is the wait for a processor, which no node can shorten.
 
-    python -m bench.beside_snapshot [--rows N] [--database mariadb|mysql ...]
+    python -m bench.beside_snapshot [--rows N] [--rows-per-second N] [--database mariadb|mysql ...]
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench import measure, workloads
@@ -41,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of workload A (default: 10,000,000)")
+    parser.add_argument("--rows-per-second", type=int, default=0, help="canal.instance.snapshot.rowsPerSecond")
     parser.add_argument("--database", nargs="+", default=["mariadb", "mysql"], choices=("mariadb", "mysql"))
     chosen = parser.parse_args(arguments)
     for database in chosen.database:
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             began = time.monotonic()
             rows = fill(server, chosen.rows)
             print(f"{database}: {rows:,} rows written in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-            measured(server, rows)
+            measured(server, rows, chosen.rows_per_second)
     return 0
 
 
@@ -67,10 +70,17 @@ def fill(server: SqlServer, rows: int) -> int:
     return there
 
 
-def measured(server: SqlServer, rows: int) -> None:
-    """Read the table in a snapshot, beside paced transactions, and print what it cost."""
+def measured(server: SqlServer, rows: int, most: int = 0) -> None:
+    """Read the table in a snapshot, beside paced transactions, and print what it cost.
+
+    most: rows a second that the snapshot may read; 0 for as many as it can.
+    """
     table = f"{SCHEMA}.{workloads.table_of('A')}"
-    settings = follow(server, {"canal.instance.filter.regex": rf"{SCHEMA}\\.({workloads.table_of('A')}|{TABLE})"})
+    chosen = {
+        "canal.instance.filter.regex": rf"{SCHEMA}\\.({workloads.table_of('A')}|{TABLE})",
+        "canal.instance.snapshot.rowsPerSecond": str(most),
+    }
+    settings = follow(server, chosen)
     with (
         Node({DESTINATION: settings}) as node,
         _arrivals(node, CLIENT_ID) as own,
@@ -83,18 +93,19 @@ def measured(server: SqlServer, rows: int) -> None:
             subprocess.run([*command, "--client-id", str(CLIENT_ID), "--table", table], check=True, capture_output=True)
             peak_mib = _watched(node)
             ended, cpu_s = time.monotonic_ns(), measure.cpu_seconds(node.pid) - cpu_s
-        last = max(committed)
+        last = max(committed.sent)
         until(lambda: last in own and last in others, seconds=60, what="the last row")
     seconds = (ended - began) / 1e9
     grown = peak_mib - before_mib
     print(f"{server.flavor}: {rows:,} rows in {seconds:.0f} s, {rows / seconds:,.0f} rows/s, beside {PACE} commits/s")
     print(f"    memory {before_mib:.0f} MiB, at most {peak_mib:.0f}: grown by {grown:.0f}, allowed {ALLOWED_MIB} MiB;")
     print(f"    processor {cpu_s / seconds:.0%} of one core")
-    first = min(committed.values()) + WARM_UP_S * 1e9
-    for name, arrived in (("the same client", own), ("another client", others)):
-        idle = _latency(committed, arrived, first, began)
-        beside = _latency(committed, arrived, began, ended)
-        print(f"    latency of {name:16}  idle p50 {idle[0]:.1f}, p99 {idle[1]:.1f} ms;", end="")
+    first = min(committed.sent.values()) + WARM_UP_S * 1e9
+    answers = {"the same client": own, "another client": others, "the COMMIT alone": committed.answered}
+    for name, arrived in answers.items():
+        idle = _latency(committed.sent, arrived, first, began)
+        beside = _latency(committed.sent, arrived, began, ended)
+        print(f"    latency of {name:17}  idle p50 {idle[0]:.1f}, p99 {idle[1]:.1f} ms;", end="")
         print(f"  during the snapshot p50 {beside[0]:.1f}, p99 {beside[1]:.1f} ms", flush=True)
 
 
@@ -117,10 +128,18 @@ def _snapshot(node: Node) -> dict[str, Any]:
     return next(dict(stream["snapshot"]) for stream in destination["streams"] if stream["client_id"] == CLIENT_ID)
 
 
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    """When each COMMIT was sent, and when the database had answered it; monotonic ns by id."""
+
+    sent: dict[int, int] = field(default_factory=dict)
+    answered: dict[int, int] = field(default_factory=dict)
+
+
 @contextmanager
-def _paced(server: SqlServer) -> Iterator[dict[int, int]]:
-    """Commit transactions until the block ends. Yield when each COMMIT was sent, monotonic ns by id."""
-    committed: dict[int, int] = {}
+def _paced(server: SqlServer) -> Iterator[_Commits]:
+    """Commit transactions until the block ends."""
+    committed = _Commits()
     ending = threading.Event()
 
     def write() -> None:
@@ -130,8 +149,9 @@ def _paced(server: SqlServer) -> Iterator[dict[int, int]]:
                 number += 1
                 time.sleep(max(0.0, began + number / PACE - time.monotonic()))
                 cursor.execute(f"INSERT INTO {TABLE} VALUES ({number}, {number % 1000}, 'paced')")
-                committed[number] = time.monotonic_ns()
+                committed.sent[number] = time.monotonic_ns()
                 connection.commit()
+                committed.answered[number] = time.monotonic_ns()
 
     writer = threading.Thread(target=write, name="paced")
     writer.start()
@@ -171,9 +191,9 @@ def _reads(node: Node, client_id: int) -> bool:
     return any(stream["client_id"] == client_id for stream in destination["streams"])
 
 
-def _latency(committed: dict[int, int], arrived: dict[int, int], first: float, last: float) -> tuple[float, float]:
+def _latency(sent: dict[int, int], arrived: dict[int, int], first: float, last: float) -> tuple[float, float]:
     """Return p50 and p99 of the transactions committed in this time, ms."""
-    delays = [(arrived[number] - at) / 1e6 for number, at in committed.items() if first <= at < last]
+    delays = [(arrived[number] - at) / 1e6 for number, at in sent.items() if first <= at < last]
     return measure.percentile(delays, 0.5), measure.percentile(delays, 0.99)
 
 
