@@ -1,8 +1,10 @@
-"""RowEntry: one entry with its rows as canal's texts, for targets that write messages. Pure."""
+"""RowEntry: one entry with its rows, for targets that write messages. Pure."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +15,14 @@ from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import ColumnLayout, Images, Layout
 from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.decode.kernel.queue_rows import old_objects, row_hashes, row_objects
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.given_key import NO_NAMES
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
 Texts = list[str | None]
+_NO_PLACES = array("q")
 _ROWS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
 
@@ -66,6 +70,45 @@ class ImageColumns:
         return self.indexes != list(range(len(self.indexes)))
 
 
+class EntryRows:
+    """The rows of an entry, read when somebody asks for them.
+
+    Iterating yields the texts before and after each row; a side that the event has not is empty. Reading raises
+    RemoteProtocolError.
+    """
+
+    __slots__ = ("_images", "_places", "_src")
+
+    def __init__(self, src: bytes, places: array[int], images: Images) -> None:
+        """Take where the RowDatas begin and end in `src`. images: those of the entry's table and kind of change."""
+        self._src = src
+        self._places = places
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._places) // 2
+
+    def __iter__(self) -> Iterator[tuple[Texts, Texts]]:
+        with _valid():
+            return iter(entry_texts(self._src, self._places, self._images))
+
+    def objects(self, labels: list[bytes], *, deleted: bool) -> list[bytes]:
+        """Return the current image of each row as JSON; see queue_rows.row_objects."""
+        with _valid():
+            return row_objects(self._src, self._places, self._images, deleted, labels)
+
+    def old_objects(self, labels: list[bytes], now: Sequence[int | None]) -> list[bytes]:
+        """Return what each row of an UPDATE changed as JSON; see queue_rows.old_objects. now: None without a place."""
+        with _valid():
+            places = [-1 if place is None else place for place in now]
+            return old_objects(self._src, self._places, self._images, places, labels)
+
+    def hashes(self, columns: list[int], *, deleted: bool) -> list[int]:
+        """Return the Java hash of these columns in the current image of each row; see queue_rows.row_hashes."""
+        with _valid():
+            return row_hashes(self._src, self._places, self._images, deleted, columns)
+
+
 @dataclass(frozen=True, slots=True)
 class RowEntry:
     """Rows of one table, or one statement.
@@ -79,7 +122,7 @@ class RowEntry:
     own_gtid: GTID of its transaction; "" without.
     snapshot: id of the snapshot that read the rows; "" for the binlog.
     before, after: the columns of each side.
-    rows: texts before and after; a side that the event has not is empty.
+    rows: none for a statement.
     codes: sqlType of each column of the last row, old ones for a delete.
     frame: the entry as field 2 of canal's Messages.
     key_names: other names of given key columns; see GivenKeys.others.
@@ -99,7 +142,7 @@ class RowEntry:
     snapshot: str
     before: ImageColumns
     after: ImageColumns
-    rows: Sequence[tuple[Texts, Texts]]
+    rows: EntryRows
     codes: Sequence[int]
     frame: memoryview
     key_names: Mapping[str, str]
@@ -124,7 +167,7 @@ def row_entries(
     """
     known: dict[tuple[str, str, int], Images] = {}
     entry, start = Entries(frames, 0, len(frames)), 0
-    try:
+    with _valid():
         while entry.next():
             if entry.kind == ROWDATA:
                 schema = entry.text(entry.schema_start, entry.schema_stop)
@@ -132,6 +175,13 @@ def row_entries(
                 if takes(schema, table):
                     yield _entry(entry, start, schema, table, known, key_names(f"{schema}.{table}"))
             start = entry.pos
+
+
+@contextmanager
+def _valid() -> Iterator[None]:
+    """Turn errors of the kernel into those of a peer that sent invalid entries."""
+    try:
+        yield
     except Broken as error:
         raise RemoteProtocolError(f"invalid entry: {error}") from error
 
@@ -149,7 +199,9 @@ def _entry(
     images = known.get((schema, table, event))
     if images is None:
         images = known[(schema, table, event)] = Images({})
-    rows = entry_texts(entry, images) if event in _ROWS and not entry.is_ddl else ()
+    places = entry.rows[:] if event in _ROWS and not entry.is_ddl else _NO_PLACES
+    if places:
+        images.row(entry.src, places[-2], places[-1])  # canal takes the columns' codes of the last row
     current = images.before if event == EventType.DELETE else images.after
     gtid = entry.text(entry.gtid_start, entry.gtid_stop)
     return RowEntry(
@@ -167,8 +219,8 @@ def _entry(
         entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else "",
         _columns(images.before),
         _columns(images.after),
-        rows,
-        [column.cell_type for column in current.columns] if rows else (),
+        EntryRows(entry.src, places, images),
+        [column.cell_type for column in current.columns] if places else (),
         memoryview(entry.src)[start : entry.pos],
         key_names,
     )

@@ -6,6 +6,7 @@ cimport canal_ha.decode.kernel.layouts as ly
 cimport canal_ha.decode.kernel.primitives as p
 cimport canal_ha.decode.kernel.texts as t
 cimport cython
+from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t
 
 cdef int _kind(e.Entries entry) except -1
@@ -92,8 +93,8 @@ cdef class MapRows:
 cpdef list entry_rows(e.Entries entry, ly.Images images, object convert)
 @cython.locals(columns=list, values=dict, column=ly.ColumnLayout, start=Py_ssize_t, sql_type=int)
 cdef dict _values(bytes src, ly.Layout layout, object convert)
-@cython.locals(src=bytes, found=list, row=Py_ssize_t)
-cpdef list entry_texts(e.Entries entry, ly.Images images)
+@cython.locals(found=list, row=Py_ssize_t)
+cpdef list entry_texts(bytes src, c_array places, ly.Images images)
 @cython.locals(texts=list, column=ly.ColumnLayout)
 cdef list _all_texts(bytes src, ly.Layout layout)
 @cython.locals(src=bytes, found=list, row=Py_ssize_t)

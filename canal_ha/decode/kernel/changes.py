@@ -18,6 +18,7 @@ In a Sheet, an UPDATE that changes the key is a delete and an insert.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -459,19 +460,18 @@ def entry_rows(
     return found
 
 
-def entry_texts(entry: e.Entries, images: ly.Images) -> list[tuple[list[str | None], list[str | None]]]:
+def entry_texts(src: bytes, places: array[int], images: ly.Images) -> list[tuple[list[str | None], list[str | None]]]:
     """Return the texts before and after every row of an entry, in the order of their columns; None for NULL.
 
-    entry, images: see entry_rows. Afterwards `images` has the columns of the last row; those of all rows have the same
-    names.
-    Raises Broken.
+    places: where the RowDatas of the entry begin and end in `src`.
+    images: those of the entry's table and kind of change.
+    Raises Broken, also if the rows have different columns.
     """
-    src = entry.src
     found = []
     before: object = None
     after: object = None
-    for row in range(p.length(entry.rows) >> 1):
-        images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+    for row in range(p.length(places) >> 1):
+        images.row(src, p.item(places, 2 * row), p.item(places, 2 * row + 1))
         if row > 0 and (images.before.names is not before or images.after.names is not after):
             raise p.Broken("rows of one entry with different columns")
         before = images.before.names

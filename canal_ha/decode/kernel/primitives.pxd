@@ -425,6 +425,9 @@ cdef inline int put_text(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t 
 cdef inline int _put_repaired(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1 with gil:
     return put(out, src[start:stop].decode("utf-8", "canal-utf-8").encode())
 
+cdef inline bint is_plain(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    return kernel_is_plain(_at(src, start), stop - start)
+
 cdef inline int put_quoted(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     cdef Py_ssize_t size = stop - start
     cdef char *to

@@ -420,6 +420,12 @@ def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
     out += data if data.isascii() else data.decode("utf-8", UTF8_ERRORS).encode()
 
 
+def is_plain(src: bytes, start: int, stop: int) -> bool:
+    """Return whether JSON needs no escapes for src[start:stop]: printable ASCII without quotes and backslashes."""
+    data = src[start:stop]
+    return data.isascii() and _ESCAPED.search(data.decode()) is None
+
+
 def put_quoted(out: bytearray, src: bytes, start: int, stop: int) -> None:
     """Append UTF-8 text as a string of JSON, escaped as canal does; malformed bytes as U+FFFD."""
     text = src[start:stop].decode("utf-8", UTF8_ERRORS)

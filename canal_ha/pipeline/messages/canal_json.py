@@ -10,17 +10,18 @@ Source: canal 1.1.7, MQMessageUtils.messageConverter; tests/golden/flat_messages
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import compress
+from collections.abc import Iterator
 from json.encoder import encode_basestring as quoted
 from typing import NamedTuple
 
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.messages.queue_message import MessageOrigin, QueueMessage
-from canal_ha.pipeline.messages.routing import Placement
+from canal_ha.pipeline.messages.routing import Placement, RowPlace
 from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
 _NULL = "null"
+_Rows = tuple[list[bytes], list[bytes]]
+"""Rows as objects of `data`, and of `old`"""
 
 
 class CanalJson:
@@ -34,63 +35,70 @@ class CanalJson:
     ) -> Iterator[QueueMessage]:
         """See MessageFormat."""
         columns, event = entry.image, entry.event
+        shape = _shape(columns)
         keys = columns.key_names if entry.rows else []
-        place = placement.placing(entry.schema, entry.table, keys)
-        shape, old_labels = _shape(columns), _shape(entry.before).labels
-        old_places = entry.before.places_of(columns) if event == EventType.UPDATE else []
-        updated = [False] * len(old_labels)
-        parts: dict[int, tuple[list[str], list[str]]] = {} if entry.rows else {placement.fixed: ([], [])}
-        for before, after in entry.rows:
-            image = before if event == EventType.DELETE else after
-            data, old = parts.setdefault(place(columns.texts(image) if place.needs_values else {}), ([], []))
-            data.append(shape.row % tuple([_NULL if text is None else quoted(text) for text in image]))
+        parts: dict[int, _Rows] = {placement.fixed: ([], [])}
+        if entry.rows:
+            data = entry.rows.objects(shape.labels, deleted=event == EventType.DELETE)
+            old: list[bytes] = []
             if event == EventType.UPDATE:
-                for at, now in enumerate(old_places):
-                    if now is not None and before[at] != after[now]:
-                        updated[at] = True
-                old.append(_values(compress(old_labels, updated), compress(before, updated)))
+                old = entry.rows.old_objects(_shape(entry.before).labels, entry.before.places_of(columns))
+            place = placement.placing(entry.schema, entry.table, keys)
+            parts = _parted(entry, place, data, old) if place.needs_values else {place({}): (data, old)}
         types = codes = _NULL
         if entry.rows:
             types = shape.types
-            codes = f"{{{','.join([f'{label}{code}' for label, code in zip(shape.labels, entry.codes, strict=True)])}}}"
+            codes = _object([f"{name}:{code}" for name, code in zip(shape.names, entry.codes, strict=True)])
+        names = f"[{','.join([quoted(name) for name in keys])}]" if keys else _NULL
         head = (
             f',"database":{quoted(entry.schema)},"es":{entry.time_ms},"gtid":{quoted(entry.gtid)}'
             f',"id":{origin.number},"isDdl":{"true" if entry.is_ddl else "false"},"mysqlType":{types},"old":'
         )
         tail = (
-            f',"pkNames":{_list([quoted(name) for name in keys])},"sql":{quoted(entry.sql)},"sqlType":{codes}'
+            f',"pkNames":{names},"sql":{quoted(entry.sql)},"sqlType":{codes}'
             f',"table":{quoted(entry.table)},"ts":{origin.now_ms},"type":"{event.name}"}}'
         )
         for partition, (data, old) in parts.items():
-            yield QueueMessage(partition, None, f'{{"data":{_list(data)}{head}{_list(old)}{tail}'.encode())
+            value = b"".join([b'{"data":', _list(data), head.encode(), _list(old), tail.encode()])
+            yield QueueMessage(partition, None, value)
+
+
+def _parted(entry: RowEntry, place: RowPlace, data: list[bytes], old: list[bytes]) -> dict[int, _Rows]:
+    """Return the rows of each partition. old: of an UPDATE, else empty."""
+    parts: dict[int, _Rows] = {}
+    for number, partition in enumerate(place.of_rows(entry)):
+        now, before = parts.setdefault(partition, ([], []))
+        now.append(data[number])
+        if old:
+            before.append(old[number])
+    return parts
 
 
 class _Shape(NamedTuple):
     """What all rows with the same columns share.
 
-    labels: the names as members of an object begin with them.
-    row: an object with `%s` for each value.
+    names: the names as strings of JSON.
+    labels: what stands before each value; see kernel.queue_rows.
     types: the object of the columns' types.
     """
 
-    labels: list[str]
-    row: str
+    names: list[str]
+    labels: list[bytes]
     types: str
 
 
 def _shape(columns: ImageColumns) -> _Shape:
     if _Shape not in columns.made:
-        labels = [f"{quoted(name)}:" for name in columns.names]
-        members = [label.replace("%", "%%") + "%s" for label in labels]
-        columns.made[_Shape] = _Shape(labels, f"{{{','.join(members)}}}", _values(labels, columns.types))
+        names = [quoted(name) for name in columns.names]
+        types = [f"{name}:{quoted(text)}" for name, text in zip(names, columns.types, strict=True)]
+        columns.made[_Shape] = _Shape(names, [f",{name}:".encode() for name in names], _object(types))
     shape: _Shape = columns.made[_Shape]
     return shape
 
 
-def _values(labels: Iterable[str], texts: Iterable[str | None]) -> str:
-    members = [label + (_NULL if text is None else quoted(text)) for label, text in zip(labels, texts, strict=True)]
+def _object(members: list[str]) -> str:
     return f"{{{','.join(members)}}}"
 
 
-def _list(items: list[str]) -> str:
-    return f"[{','.join(items)}]" if items else _NULL
+def _list(items: list[bytes]) -> bytes:
+    return b"[%b]" % b",".join(items) if items else b"null"

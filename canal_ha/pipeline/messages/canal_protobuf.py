@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from google.protobuf.message import DecodeError
 
 from canal_ha.errors import RemoteProtocolError
-from canal_ha.model.entry import EventType
 from canal_ha.pipeline.messages.queue_message import MessageOrigin, QueueMessage
 from canal_ha.pipeline.messages.routing import Placement
 from canal_ha.pipeline.row_entry import RowEntry
@@ -36,15 +35,12 @@ class CanalProtobuf:
         if not entry.rows:
             yield QueueMessage(placement.fixed, None, _packet(whole))
             return
-        columns = entry.image
-        place = placement.placing(entry.schema, entry.table, columns.key_names)
+        place = placement.placing(entry.schema, entry.table, entry.image.key_names)
         if not place.needs_values:
             yield QueueMessage(place({}), None, _packet(whole))
             return
-        side = 0 if entry.event == EventType.DELETE else 1
-        partitions = [place(columns.texts(row[side])) for row in entry.rows]
         parts: dict[int, list[bytes]] = {}
-        for partition, single in zip(partitions, _rows(whole), strict=True):
+        for partition, single in zip(place.of_rows(entry), _rows(whole), strict=True):
             parts.setdefault(partition, []).append(single)
         for partition, entries in parts.items():
             messages = Messages(batch_id=origin.number, messages=entries)

@@ -20,6 +20,8 @@ from functools import lru_cache
 
 from canal_ha.decode.name_lists import TABLES_KEPT, Match, match_of_server
 from canal_ha.errors import FilterInvalid, OptionInvalid
+from canal_ha.model.entry import EventType
+from canal_ha.pipeline.row_entry import RowEntry
 
 EVERY_KEY = r".*\..*:$pk$"
 _WILD = frozenset(r"*?+|(){}[]\$^")
@@ -57,6 +59,15 @@ class RowPlace:
         for name in self._names:
             hashed ^= java_hash(texts.get(name, ""))
         return partition_of(hashed, self._count)
+
+    def of_rows(self, entry: RowEntry) -> list[int]:
+        """Return the partition of each row of an entry: that of its current image. Raises RemoteProtocolError."""
+        if not self.needs_values:
+            return [self({})] * len(entry.rows)
+        columns = {name: place for place, name in enumerate(entry.image.names)}
+        counted = [columns[name] for name in self._names if name in columns]
+        hashes = entry.rows.hashes(counted, deleted=entry.event == EventType.DELETE)
+        return [partition_of(self._start ^ hashed, self._count) for hashed in hashes]
 
 
 @dataclass(frozen=True, slots=True)
