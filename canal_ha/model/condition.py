@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _REFUSED = frozenset({"SELECT", "TABLE", "VALUES", "WITH", "INTO", "FOR"})  # NEXT VALUE FOR is MariaDB's
 _LANGUAGE = (
-    "AGAINST ALL AND ANY AS BETWEEN BINARY BY CASE DISTINCT DIV ELSE ESCAPE EXISTS IN INTERVAL IS LIKE MATCH "
+    "AGAINST ALL AND ANY AS BETWEEN BY CASE DISTINCT DIV ELSE ESCAPE EXISTS IN INTERVAL IS LIKE MATCH "
     "MOD NOT OF OR REGEXP RLIKE ROW SOUNDS THEN USING WHEN XOR"
 )
 _TYPES = (  # of CAST
@@ -50,16 +50,19 @@ _FUNCTIONS = (  # of their arguments alone
     "INSTR ISNULL JSON_CONTAINS JSON_EXTRACT JSON_LENGTH JSON_TYPE JSON_UNQUOTE JSON_VALID JSON_VALUE LAST_DAY "
     "LCASE LEAST LEFT LENGTH LN LOCALTIME LOCALTIMESTAMP LOCATE LOG LOG10 LOG2 LOWER LTRIM MAKEDATE MAKETIME "
     "MD5 MICROSECOND MID MINUTE MONTH MONTHNAME NOW NULLIF OCTET_LENGTH ORD PERIOD_ADD PERIOD_DIFF POSITION POW "
-    "POWER QUARTER RAND REPLACE REVERSE RIGHT ROUND RTRIM SECOND SEC_TO_TIME SHA SHA1 SHA2 SIGN SQRT STRCMP "
+    "POWER QUARTER RAND REVERSE RIGHT ROUND RTRIM SECOND SEC_TO_TIME SHA SHA1 SHA2 SIGN SQRT STRCMP "
     "STR_TO_DATE SUBDATE SUBSTR SUBSTRING SUBSTRING_INDEX SUBTIME SYSDATE TIMEDIFF TIMESTAMPADD TIMESTAMPDIFF "
     "TIME_TO_SEC TO_DAYS TO_SECONDS TRIM TRUNCATE UCASE UNHEX UNIX_TIMESTAMP UPPER UTC_DATE UTC_TIME "
     "UTC_TIMESTAMP WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK"
 )
-_LENGTHENING = frozenset({"CONCAT", "CONCAT_WS", "HEX", "REPLACE"})  # within REPLACE a text would grow exponentially
+# Servers look for KILL between two rows, not within a function. So no text may grow much beyond the values of a row:
+# functions that lengthen texts are not called within each other, BINARY is none (BINARY(N) of CAST pads a value to N
+# bytes), and neither is REPLACE, whose time is quadratic on MariaDB.
+_LENGTHENING = frozenset({"CONCAT", "CONCAT_WS", "HEX"})
 _BEFORE_BRACKETS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS}".split())
 _OTHER_WORDS = (  # constants, units of time, and words between the arguments of CAST, CONVERT, MATCH and TRIM
-    "NULL TRUE FALSE UNKNOWN B N X BOTH LEADING TRAILING FROM CHARACTER CHARSET SET DOUBLE PRECISION FLOAT INT INTEGER "
-    "JSON REAL MEMBER BOOLEAN MODE NATURAL LANGUAGE QUERY EXPANSION RETURNING "
+    "BINARY NULL TRUE FALSE UNKNOWN B N X BOTH LEADING TRAILING FROM CHARACTER CHARSET SET DOUBLE PRECISION FLOAT INT "
+    "INTEGER JSON REAL MEMBER BOOLEAN MODE NATURAL LANGUAGE QUERY EXPANSION RETURNING "
     "DAY_HOUR DAY_MICROSECOND DAY_MINUTE DAY_SECOND HOUR_MICROSECOND HOUR_MINUTE HOUR_SECOND MINUTE_MICROSECOND "
     "MINUTE_SECOND SECOND_MICROSECOND YEAR_MONTH UNICODE BYTE "
     "SQL_TSI_SECOND SQL_TSI_MINUTE SQL_TSI_HOUR SQL_TSI_DAY SQL_TSI_WEEK SQL_TSI_MONTH SQL_TSI_QUARTER SQL_TSI_YEAR"
@@ -127,7 +130,7 @@ def names_in(condition: str) -> frozenset[str]:
     """
     names: set[str] = set()
     opened: list[str] = []  # the functions whose brackets are open; "" for other brackets
-    replacing = 0  # how many of them are REPLACE
+    longer = ""  # the one of them that lengthens texts
     name, called = "", False  # of the token before, and whether it may stand before a bracket
     dotted = False
     for found in _tokens(condition):
@@ -142,14 +145,18 @@ def names_in(condition: str) -> frozenset[str]:
             if text == ")":
                 if not opened:
                     raise _refused(condition, "a bracket closes that none has opened")
-                replacing -= opened.pop() == "REPLACE"
+                if opened.pop() == longer:
+                    longer = ""
             elif text == "(":
                 if name and not called:
                     raise _refused(condition, f"{printable(excerpt(name))} is none of the functions that it may call")
                 opened.append(name.upper())
-                if replacing and opened[-1] in _LENGTHENING:
-                    raise _refused(condition, f"it calls {opened[-1]} for REPLACE, and texts could grow without end")
-                replacing += opened[-1] == "REPLACE"
+                if opened[-1] in _LENGTHENING:
+                    if longer:
+                        raise _refused(
+                            condition, f"it calls {opened[-1]} within {longer}, and texts could grow without end"
+                        )
+                    longer = opened[-1]
             name = ""
         dotted = text == "."
     if opened:
