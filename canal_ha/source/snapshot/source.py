@@ -39,7 +39,8 @@ _COLLATIONS = (
     " FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND character_set_name IS NOT NULL"
 )
 _SIZES = (
-    "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size FROM information_schema.tables"
+    "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size, COALESCE(engine, '') AS engine"
+    " FROM information_schema.tables"
     " WHERE table_schema = %s AND table_name = %s"
 )
 _TRANSACTIONS = (
@@ -86,6 +87,7 @@ class SnapshotTarget:
     key: None only if a table without one was asked for.
     definition: what `definition` returns while the table stays as it is.
     count, size_bytes: of its rows, as the server estimates them.
+    clustered: whether rows are stored in the order of the primary key.
     """
 
     table: SnapshotTable
@@ -93,6 +95,7 @@ class SnapshotTarget:
     definition: str
     count: int
     size_bytes: int
+    clustered: bool
 
     @property
     def name(self) -> str:
@@ -237,7 +240,8 @@ class SnapshotSource:
             sizes = self._session.ask(_SIZES, schema, name)
         made = SnapshotTable(TableSchema(schema, name, columns), self.server, key.names if key else None)
         count, size = (int(sizes[0]["count"]), int(sizes[0]["size"])) if sizes else (0, 0)
-        return SnapshotTarget(made, key, definition, count, size)
+        clustered = bool(sizes) and str(sizes[0]["engine"]).lower() == "innodb"
+        return SnapshotTarget(made, key, definition, count, size, clustered)
 
     def estimate(self, schema: str, name: str) -> int:
         """Return how many rows the server believes a table to have."""
@@ -381,7 +385,7 @@ class SnapshotSource:
         conditions += key.between(part.after, part.until)
         sql = f"SELECT {target.table.select_list} FROM {quoted(schema.schema)}.{quoted(schema.name)}"
         if key.index and not where:
-            sql += f" {self._hint(key)} INDEX ({quoted(key.index)})"
+            sql += f" {self._hint(target, key)} INDEX ({quoted(key.index)})"
         if conditions:
             sql += f" WHERE {' AND '.join(conditions)}"
         sql += f" ORDER BY {key.order} LIMIT {limit}"
@@ -390,14 +394,14 @@ class SnapshotSource:
             sql += " FOR SHARE" if newer else " LOCK IN SHARE MODE"
         return sql
 
-    def _hint(self, key: TableKey) -> str:
+    def _hint(self, target: SnapshotTarget, key: TableKey) -> str:
         """Return how to name the index of a SELECT in the order of a key.
 
-        With FORCE, MySQL estimates no rows of the range, and then it does not read them ahead: 50 ns a row more. The
-        order of the primary key is that of the rows, so there MySQL has no reason to choose a scan and a sort.
+        With FORCE, MySQL estimates no rows of the range, and then it does not read them ahead: 50 ns a row more. If the
+        rows are stored in the order of the primary key, MySQL has no reason to choose a scan and a sort.
         """
         modern = not self.server.mariadb and self.server.number >= (8, 0, 1)
-        return "USE" if modern and key.index == "PRIMARY" else "FORCE"
+        return "USE" if modern and target.clustered and key.index == "PRIMARY" else "FORCE"
 
     def _differs(self, target: SnapshotTarget) -> bool:
         """Return whether a table is not what the target says any more. Raises SnapshotRefused if it is gone."""
