@@ -234,7 +234,11 @@ def _watch(snapshots: ClientSnapshot, state: Mapping[str, Any]) -> None:
             bar.update(0, printable(failing_of(state)) or speed_of(state))
     click.echo(snapshot_line(state))
     if state.get("began_ms") != began_ms:
-        click.echo("Another snapshot has replaced the one that was watched: its rows may be missing.", err=True)
+        click.echo(
+            "Another snapshot has replaced the one that was watched. It may have ended before, so it is not known here"
+            " whether all its rows came.",
+            err=True,
+        )
         raise SystemExit(1)
     if state.get("left_out"):
         click.echo(f"Not all rows are read: somebody left out {some(state['left_out'])}.", err=True)

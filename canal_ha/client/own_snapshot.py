@@ -9,7 +9,7 @@ from shlex import quote
 from canal_ha.errors import SnapshotRefused
 from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
+from canal_ha.model.snapshot import HIDDEN, SnapshotPhase, SnapshotState
 
 
 def snapshot_of(cursor: LogPosition | None) -> SnapshotState | None:
@@ -48,7 +48,7 @@ def no_rows(destination: str, client_id: int, wanted: Sequence[str], state: Snap
     held: tuple[str, ...] = ()
     to_read: tuple[str, ...] = ()
     if state is not None and state.phase is not SnapshotPhase.CANCELLED:
-        held, to_read = state.tables, state.remaining
+        held, to_read = tuple(table for table in state.tables if table != HIDDEN), state.remaining
     tables = held if wanted == ("*",) and held else wanted
     if missing := [table for table in tables if table not in held]:
         how = _adding(destination, client_id, missing)

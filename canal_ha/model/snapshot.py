@@ -16,6 +16,7 @@ from canal_ha.model.surrogates import has_surrogate
 
 MOST_CHARACTERS = 65536  # of the text without an error; every write of the cursor contains it
 MOST_TABLES = 5000  # of a request
+HIDDEN = "***"  # stands for the name of a table, or for a condition, that the reader may not see
 _NAME_CHARACTERS = 200  # of schema.table; a server allows 64 of each
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
 # not in the text unless they are set: older nodes do not know them

@@ -15,10 +15,8 @@ from canal_ha.accounts.account import Account
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import FilterInvalid
 from canal_ha.model.privacy import ANYTHING, NO_RULES, Within
-from canal_ha.model.snapshot import read, told
+from canal_ha.model.snapshot import HIDDEN, read, told
 
-HIDDEN = "***"
-"""Stands for the name of a table, or for a condition."""
 REASON_HIDDEN = "the account that asks does not see the reason; the log of the destination has it"
 
 ROWS = "SUBSCRIPTION"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from canal_ha.client.own_snapshot import no_rows
 from canal_ha.model.privacy import ANYTHING, ColumnRules, Within
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotState, read
-from canal_ha.server.shown_snapshot import HIDDEN, REASON_HIDDEN, told_within
+from canal_ha.model.snapshot import HIDDEN, SnapshotPhase, SnapshotState, read
+from canal_ha.server.shown_snapshot import REASON_HIDDEN, told_within
 
 STATE = SnapshotState(
     "s1",
@@ -42,3 +45,12 @@ def test_the_data_port_tells_no_more_of_a_snapshot_than_the_status(
 def test_a_text_that_is_none_is_not_told() -> None:
     """Also if somebody damaged it."""
     assert (told_within(Within("a"), ""), told_within(Within("a"), "{")) == ("", "")
+
+
+def test_a_consumer_names_no_hidden_tables_to_its_user() -> None:
+    """It told an account with a filter that *** had come, and to read *** again."""
+    told = read(told_within(Within(r"shop\..*"), STATE.text))
+    assert told is not None
+    text = no_rows("shop", 1001, ("*",), replace(told, phase=SnapshotPhase.DONE, table=2))
+    assert "has got the rows of shop.orders already" in text
+    assert "--table shop.orders" in text
