@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from canal_ha.alarms.notice import Notice, Subject
 
-SETTLE_S: Mapping[str, float] = {"node.unready": 30.0, "source.failing": 30.0}
-"""How long these have to last: a start, a fail-over or a restart of the source is no alarm."""
+SETTLE_S: Mapping[str, float] = {"node.unready": 30.0}
+"""How long these have to last: a start or a fail-over is no alarm."""
 QUIET_S = 300.0
 """An alarm that was told is not told again within this time, so one that comes and goes often is told once."""
 

@@ -23,6 +23,7 @@ from canal_ha.client.node_http import DEFAULT_URL, fetch
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError
 from canal_ha.instance.alarms import MEANINGS
+from canal_ha.model.alarm import SOURCE
 from canal_ha.model.excerpt import json_text
 from canal_ha.model.figures import duration, size
 
@@ -235,7 +236,8 @@ def problems(document: dict[str, Any], max_lag: float = math.inf) -> list[str]:
     document: its status.
     max_lag: seconds behind its source from which a client, or Kafka, is one.
     """
-    found = [each["text"] for key in ("unready", "alarms") for each in document.get(key, ())]
+    found = [each["text"] for each in document.get("unready", ())]
+    found += (each["text"] for each in document.get("alarms", ()) if each.get("alarm") != SOURCE)
     for destination in document["destinations"]:
         name = destination["destination"]
         if destination["source_error"]:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from canal_ha.errors import ZnodeDenied
+from canal_ha.model.alarm import SOURCE
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Znode
@@ -26,7 +27,8 @@ class NodeView:
     status_address: host:port; "" for a Java node.
     version, kernel, uptime_s: from its status document; "" and -1.0 without one.
     problem: why there is no status document.
-    alarms: texts of the node's alarms, such as a configuration that differs from its files.
+    alarms: texts of the node's alarms, such as a configuration that differs from its files. The error of a source
+        is in DestinationView.
     """
 
     address: str
@@ -114,7 +116,7 @@ def _node_with_status(node: NodeView, status: Mapping[str, Any] | str | None) ->
     if isinstance(status, str):
         return replace(node, problem=status)
     facts = status["node"]
-    alarms = tuple(alarm["text"] for alarm in status.get("alarms", ()))
+    alarms = tuple(each["text"] for each in status.get("alarms", ()) if each.get("alarm") != SOURCE)
     return replace(node, version=facts["version"], kernel=facts["kernel"], uptime_s=facts["uptime_s"], alarms=alarms)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -61,7 +62,7 @@ class Hosting:
     @property
     def alarms(self) -> tuple[NodeAlarm, ...]:
         """What needs a person here."""
-        return self._log.alarms.active
+        return self._log.alarms.at(time.time())
 
     # ---- the cluster's Owner
 

@@ -5,7 +5,7 @@ The log has the events; the status and the metrics have the alarms.
 
 from __future__ import annotations
 
-from canal_ha.model.alarm import NodeAlarm
+from canal_ha.model.alarm import SOURCE, NodeAlarm
 
 UNWRITTEN = "unwritten"  # cursors cannot be written; they advance in memory
 HISTORY = "history"  # the table history cannot be written or read
@@ -17,11 +17,13 @@ LOGS = "logs"  # a log file cannot be written
 NO_RIGHTS = "no_rights"  # ZooKeeper denies this node what it needs to take part
 
 WAIT_MOST_S = 30.0  # of a queue; a longer wait is an alarm
+SETTLE_S = {SOURCE: 30.0}  # how long it has to last: a restart of the source is no alarm
 
 _BEGINS = {
     "cursor.write_failed": UNWRITTEN,
     "start.write_failed": UNWRITTEN,
     "history.unavailable": HISTORY,
+    "source.unhealthy": SOURCE,
     "source.standby_behind": STANDBY,
     "instance.unloadable": UNLOADABLE,
     "cursor.unreadable": UNREADABLE,
@@ -32,13 +34,14 @@ _ENDS = {
     "cursor.written_again": (UNWRITTEN,),
     "start.written_again": (UNWRITTEN,),
     "history.available": (HISTORY,),
+    "source.healthy": (SOURCE,),
     "source.detected_again": (STANDBY,),
     "source.switched": (STANDBY,),
     "instance.started": (UNLOADABLE,),
     "cursor.readable": (UNREADABLE,),
     "queue.active": (QUEUE,),
     "queue.ended": (QUEUE,),
-    "instance.stopped": (UNWRITTEN, HISTORY, STANDBY, UNREADABLE),
+    "instance.stopped": (UNWRITTEN, HISTORY, SOURCE, STANDBY, UNREADABLE),
 }
 
 
@@ -67,10 +70,10 @@ class LastingAlarms:
                 if source in ("", key[1]):
                     del self._active[key]
 
-    @property
-    def active(self) -> tuple[NodeAlarm, ...]:
-        """The alarms of this moment, by destination."""
-        return tuple(self._active[key] for key in sorted(self._active))
+    def at(self, now: float) -> tuple[NodeAlarm, ...]:
+        """Return the alarms of this moment, by destination. now: s since 1970."""
+        found = (self._active[key] for key in sorted(self._active))
+        return tuple(each for each in found if now - each.since >= SETTLE_S.get(each.alarm, 0.0))
 
 
 class LastingWait:

@@ -101,8 +101,6 @@ def subjects(
         kind = "configuration" if isinstance(alarm, ConfigAlarm) else "node"
         yield Subject(f"{kind}.{alarm.alarm}", alarm.destination), alarm.text
     for status in instances:
-        if status.source_error:
-            yield Subject("source.failing", status.destination), status.source_error
         for stream in status.streams:
             if stream.state == "failed":
                 yield Subject("stream.failed", status.destination, stream.client_id), stream.error

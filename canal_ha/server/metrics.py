@@ -158,7 +158,7 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
     for about in _about(alarms, ConfigAlarm):
         family.add(1, *about)
     yield family
-    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, queue, logs, no_rights, expiring..."
+    text = "Alarms of a node: unwritten, history, source, standby, unloadable, unreadable, queue, logs, no_rights..."
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
     for about in _about(alarms, NodeAlarm):
         family.add(1, *about)

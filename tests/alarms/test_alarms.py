@@ -114,7 +114,7 @@ def test_every_alarm_has_a_runbook_that_exists() -> None:
     known = {f"stream.{name}" for name in MEANINGS} | {f"node.{name}" for name in node}
     known |= {f"configuration.{name}" for name in (*files, configuration.RESTART, configuration.CLOSED)}
     known.add(f"configuration.{configuration.CERTIFICATE}")
-    assert known | {"stream.failed", "source.failing", "node.unready"} == set(RUNBOOKS)
+    assert known | {"stream.failed", "node.unready"} == set(RUNBOOKS)
     root = Path(notices.__file__).parents[2]
     for alarm in RUNBOOKS:
         assert (root / Notice(Subject(alarm), "n", True, "", 0.0).runbook).exists()

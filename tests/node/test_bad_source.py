@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from urllib.request import urlopen
 
 import pytest
 
+from canal_ha.cli.status import problems
 from canal_ha.errors import ServerRefused
 from lab import MariaDB, MySQL, Node, SqlServer, follow
 from tests.node.following import column, destination_of, following, read, silence, stream_of
@@ -27,6 +29,26 @@ def complaint(node: Node, destination: str, containing: str) -> str:
     quoted = error.replace("\\", "\\\\").replace('"', '\\"')
     assert node.log_file(destination).count(f'source.unhealthy destination={destination} error="{quoted}"') == 1
     return error
+
+
+@pytest.mark.nightly("what begins and ends the alarm, in tests/node/test_lasting.py")
+def test_a_dead_database_is_an_alarm_until_it_is_back() -> None:
+    """Without a detecting statement it was none, in the status or in the metrics. A list of problems names it once."""
+    with MariaDB() as server, Node({"example": follow(server)}) as node:
+        until(lambda: destination_of(node, "example")["source_error"] == "", what="a first answer")
+        server.kill()
+        (alarm,) = until(lambda: node.status()["alarms"] or None, seconds=60, what="the alarm")
+        assert (alarm["alarm"], alarm["destination"]) == ("source", "example")
+        assert f":{server.port}" in alarm["text"]
+        assert (
+            'canal_node_alarm{destination="example",alarm="source"} 1'
+            in urlopen(f"http://127.0.0.1:{node.metrics_port}/metrics").read().decode()
+        )
+        told = problems(node.status())
+        assert [text for text in told if f":{server.port}" in text] == told
+        assert len(told) == 1
+        server.start()
+        until(lambda: node.status()["alarms"] == [], seconds=60, what="the end of the alarm")
 
 
 def statement(error: str, beginning: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.model.alarm import SOURCE
 from canal_ha.node.lasting import HISTORY, QUEUE, STANDBY, UNWRITTEN, WAIT_MOST_S, LastingAlarms, LastingWait
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
@@ -24,18 +25,29 @@ def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
     alarms.event("a", "cursor.write_failed", "still full", "", 2.0)
     for source in ("g/1", "g/2"):
         alarms.event("g", "source.standby_behind", "it lags", source, 3.0)
-    assert [(each.alarm, each.text, each.since) for each in alarms.active] == [
+    assert [(each.alarm, each.text, each.since) for each in alarms.at(9.0)] == [
         (UNWRITTEN, "a: still full", 1.0),
         (STANDBY, "g/1: it lags", 3.0),
         (STANDBY, "g/2: it lags", 3.0),
     ]
     alarms.event("g", "source.switched", "", "g/2", 4.0)
     alarms.event("a", "cursor.written_again", "", "", 4.0)
-    assert [each.text for each in alarms.active] == ["g/1: it lags"]
+    assert [each.text for each in alarms.at(9.0)] == ["g/1: it lags"]
     alarms.event("g", "history.unavailable", "no room", "g/1", 5.0)
-    assert [each.alarm for each in alarms.active] == [HISTORY, STANDBY]
+    assert [each.alarm for each in alarms.at(9.0)] == [HISTORY, STANDBY]
     alarms.event("g", "instance.stopped", "", "", 6.0)
-    assert alarms.active == ()
+    assert alarms.at(9.0) == ()
+
+
+def test_a_source_that_fails_for_long_is_an_alarm() -> None:
+    """It was none without a detecting statement, which is the default. A restart of the source is none."""
+    alarms = LastingAlarms()
+    alarms.event("a", "source.unhealthy", "db:3306: refused", "", 1.0)
+    alarms.event("a", "source.unhealthy", "db:3306: timed out", "", 20.0)
+    assert alarms.at(30.0) == ()
+    assert [(each.alarm, each.text, each.since) for each in alarms.at(31.0)] == [(SOURCE, "a: db:3306: timed out", 1.0)]
+    alarms.event("a", "source.healthy", "", "", 32.0)
+    assert alarms.at(99.0) == ()
 
 
 def test_a_queue_that_waits_for_long_is_an_alarm() -> None:
@@ -46,9 +58,9 @@ def test_a_queue_that_waits_for_long_is_an_alarm() -> None:
     assert (wait.tells("b", 50 + WAIT_MOST_S), wait.told) == (True, "b")
     alarms = LastingAlarms()
     alarms.event("a", "queue.waiting", "it waits", "", 1.0)
-    assert [(each.alarm, each.text) for each in alarms.active] == [(QUEUE, "a: it waits")]
+    assert [(each.alarm, each.text) for each in alarms.at(9.0)] == [(QUEUE, "a: it waits")]
     alarms.event("a", "queue.active", "", "", 2.0)
-    assert alarms.active == ()
+    assert alarms.at(9.0) == ()
 
 
 @pytest.mark.real
