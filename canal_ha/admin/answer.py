@@ -21,7 +21,6 @@ def answer(request: Request, code: int, body: dict[str, Any]) -> bytes:
     request.setHeader(b"content-type", b"application/json")
     request.setHeader(b"cache-control", b"no-store")
     request.setHeader(b"x-content-type-options", b"nosniff")
-    request.setHeader(b"server", b"canal-ha")
     return (json.dumps(body, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
 
 

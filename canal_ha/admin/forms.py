@@ -144,7 +144,11 @@ def _added(answer: Mapping[str, Any], verb: str) -> str:
     missing = _elsewhere(told, "missing_on")
     there = f" Not on {missing}: they could not take over." if missing else ""
     warnings = "".join(f" Warning: {text}." for text in _every(told, "warnings"))
-    return f"{_nodes(told)} {verb} {told[0]['file']}.{restart}{there}{warnings}"
+    by_file: dict[str, list[Mapping[str, Any]]] = {}
+    for each in told:
+        by_file.setdefault(str(each["file"]), []).append(each)
+    written = " ".join(f"{_nodes(nodes)} {verb} {file}." for file, nodes in by_file.items())
+    return f"{written}{restart}{there}{warnings}"
 
 
 def _removed(answer: Mapping[str, Any], verb: str) -> str:

@@ -51,4 +51,3 @@ def _guard(request: Request) -> None:
     request.setHeader(b"x-content-type-options", b"nosniff")
     request.setHeader(b"referrer-policy", b"same-origin")
     request.setHeader(b"cross-origin-opener-policy", b"same-origin")
-    request.setHeader(b"server", b"canal-ha")

@@ -10,11 +10,14 @@ from urllib.parse import unquote
 from twisted.web.server import Request
 
 from canal_ha.accounts import gate
+from canal_ha.admin.additions import TEXT_MOST
 from canal_ha.model.snapshot import MOST_CHARACTERS
 from canal_ha.server.site import BODY_MOST_BYTES
 
 SNAPSHOT_BODY_MOST = 6 * MOST_CHARACTERS
 """Bytes of a request for a snapshot as large as one can be: JSON has up to six for a character, as in `\\u00fc`."""
+ADD_FORM_MOST = 8 * TEXT_MOST + 8192
+"""Bytes of the page's form for a destination: a confirmation has the text as JSON; `\\u00fc` is sent as %5Cu00fc."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ def route_of(request: Request, routes: Sequence[Route]) -> tuple[Route | None, s
 
 def body_most(method: bytes, path: bytes) -> int:
     """See canal_ha.server.site.BodyMost."""
+    if method == b"POST" and path == b"/add":
+        return ADD_FORM_MOST
     (snapshot,) = (route for route in ROUTES if route.kind == gate.SNAPSHOT)
     large = method in snapshot.methods and re.fullmatch(snapshot.path, path.decode("latin-1"))
     return SNAPSHOT_BODY_MOST if large else BODY_MOST_BYTES

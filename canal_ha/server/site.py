@@ -73,6 +73,11 @@ class SmallRequest(Request):
         if not self.channel.refused:
             super().process()  # type: ignore[no-untyped-call] # Twisted's
 
+    def render(self, resrc: Any) -> None:
+        """Let the page answer, without the version of Twisted, which strangers need not know."""
+        self.setHeader(b"server", b"canal-ha")  # type: ignore[no-untyped-call] # Twisted's
+        super().render(resrc)  # type: ignore[no-untyped-call] # Twisted's
+
     def _too_large(self) -> None:
         self.channel.refuse(413, f"the body has more than {self._most} bytes")
 

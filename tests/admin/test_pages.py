@@ -9,14 +9,16 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
+from urllib.parse import urlencode
 
 import pytest
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Accounts
 from canal_ha.admin import templates
+from canal_ha.admin.additions import TEXT_MOST
 from canal_ha.admin.forms import EVERY_NODE, FORMS
-from canal_ha.admin.routes import PAGES
+from canal_ha.admin.routes import PAGES, body_most
 from canal_ha.admin.sessions import IDLE_S
 from canal_ha.instance.status import InstanceStatus, QueueStatus, ReaderStatus
 from canal_ha.model.place import Place
@@ -454,6 +456,19 @@ def test_a_destination_is_added_on_the_page() -> None:
     reader = Browser(Desk())
     reader.log_in("reader")
     assert ("/add" in reader.get("/").text, reader.get("/add").code) == (False, 403)
+
+
+def test_the_longest_text_of_a_destination_fits_into_the_forms_of_the_page() -> None:
+    """A text of 20 KB was refused on the way, with JSON instead of a page: forms spell some characters longer."""
+    for character in ("\n", '"', "#", "é", "€"):
+        text = "canal.instance.master.address = db1:3306\ncanal.instance.dbUsername = canal\n#"
+        text += character * ((TEXT_MOST - len(text) - 2) // len(character.encode())) + "x"
+        browser = admin()
+        fields = {**hidden(browser.get("/add").text), "destination": "long", "node": EVERY_NODE, "text": text}
+        confirm = browser.post("/add", fields)
+        assert confirm.code == 200, confirm.text[-2000:]
+        for sent in (fields, hidden(confirm.text)):
+            assert len(urlencode(sent)) < body_most(b"POST", b"/add")
 
 
 def test_a_destination_is_removed_on_the_page() -> None:

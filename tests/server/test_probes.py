@@ -50,6 +50,14 @@ def test_a_node_that_serves_everything_is_ready() -> None:
     assert ask("GET /readyz")[::2] == (200, {"ready": True, "reasons": []})
 
 
+@pytest.mark.parametrize("request_line", ["GET /readyz", "GET /metrics", "GET /nothing"])
+def test_no_answer_names_the_software_below_the_node(request_line: str) -> None:
+    """Probes and metrics told everybody the version of Twisted."""
+    head = ask(request_line)[1]
+    assert "server: canal-ha" in head
+    assert "twisted" not in head
+
+
 def test_a_node_that_does_not_serve_everything_says_why_and_names_no_destination() -> None:
     """A stranger learns how many, not which. The process lives all the same."""
     code, _, body = ask("GET /readyz", *MISSING, serves=False)

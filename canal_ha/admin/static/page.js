@@ -55,12 +55,14 @@ document.addEventListener("DOMContentLoaded", () => {
     return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
   };
   const seconds = (value) => (value == null ? "–" : `${value < 10 ? value.toFixed(1) : Math.round(value)} s`);
+  const clock = (time, exact) => new Date(time * 1000).toTimeString().slice(0, exact ? 8 : 5);
+  const steps = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** (power - 1))).flat();
   let plot = null, shown = null;
 
   const draw = () => {
     const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const times = [...new Set(shown.streams.flatMap((each) => each.at))].sort((one, other) => one - other);
-    const series = [{ value: (_, time) => (time == null ? "–" : new Date(time * 1000).toTimeString().slice(0, 8)) }], data = [times];
+    const series = [{ value: (_, time) => (time == null ? "–" : clock(time, true)) }], data = [times];
     shown.streams.forEach((stream, number) => {
       const at = new Map(stream.at.map((time, index) => [time, index]));
       const column = (values) => times.map((time) => (at.has(time) && values[at.get(time)] >= 0 ? values[at.get(time)] : null));
@@ -76,8 +78,9 @@ document.addEventListener("DOMContentLoaded", () => {
     if (plot) plot.destroy();
     plot = new uPlot({
       width: box.clientWidth, height: 220, series, scales: { s: { range: floor }, b: { range: floor } },
-      axes: [axis({ values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 5)), space: 70 }), axis({ scale: "s", size: 60, values: (_, ticks) => ticks.map(seconds) }),
-        axis({ scale: "b", side: 1, size: 80, grid: { show: false }, values: (_, ticks) => ticks.map(size) })],
+      axes: [axis({ values: (_, ticks, axis, space, step) => ticks.map((tick) => clock(tick, step < 60)), space: 80 }),
+        axis({ scale: "s", size: 60, incrs: steps, values: (_, ticks) => ticks.map(seconds) }),
+        axis({ scale: "b", side: 1, size: 80, incrs: steps.filter((step) => step >= 1), grid: { show: false }, values: (_, ticks) => ticks.map(size) })],
     }, data, box);
   };
 
