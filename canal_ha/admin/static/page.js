@@ -89,6 +89,7 @@ document.addEventListener("DOMContentLoaded", () => {
     try {
       const answer = await fetch(box.dataset.url, { headers: { accept: "application/json" } });
       const found = await answer.json();
+      if (answer.status === 409) throw new Error("no node runs the destination now");
       if (!answer.ok) throw new Error(found.error);
       const streams = found.streams.slice(0, 8);
       shown = { streams };
