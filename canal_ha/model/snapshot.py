@@ -20,7 +20,17 @@ HIDDEN = "***"  # stands for the name of a table, or for a condition, that the r
 _NAME_CHARACTERS = 200  # of schema.table; a server allows 64 of each
 _KEPT_FREE = 16384  # of them when a snapshot begins: for the key of a row, 3 KiB in hex digits
 # not in the text unless they are set: older nodes do not know them
-_UNLESS_SET = ("ranges", "without_key", "attempt", "attempt_rows", "connections", "rows_per_s_most", "left_out")
+_UNLESS_SET = (
+    "ranges",
+    "without_key",
+    "attempt",
+    "attempt_rows",
+    "connections",
+    "rows_per_s_most",
+    "left_out",
+    "beginnings",
+)
+_ALL_TABLES = "*"  # in `beginnings`
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,7 @@ class SnapshotState:
     attempt_rows: acknowledged of that read.
     connections, rows_per_s_most: at most, for this snapshot; 0: as the destination is configured.
     left_out: tables that were taken out of `tables` before all their rows were read: the snapshot is not complete.
+    beginnings: how many times tables began again, because others with their names may have other rows; see `beginning`.
     """
 
     id: str
@@ -105,6 +116,7 @@ class SnapshotState:
     connections: int = 0
     rows_per_s_most: int = 0
     left_out: tuple[str, ...] = ()
+    beginnings: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_text(cls, text: str) -> SnapshotState | None:
@@ -130,13 +142,18 @@ class SnapshotState:
     def facts(self) -> dict[str, Any]:
         """Return the fields for people and programs, without values of rows, which not everybody may see."""
         facts = {**asdict(self), "phase": self.phase.value, "reading": self.reading}
-        del facts["ranges"]
+        del facts["ranges"], facts["beginnings"]
         return facts
 
     @property
     def active(self) -> bool:
         """Whether it is to be read on."""
         return self.phase is SnapshotPhase.RUNNING
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it will be read any more."""
+        return self.phase in (SnapshotPhase.DONE, SnapshotPhase.CANCELLED)
 
     @property
     def reading(self) -> tuple[str, ...]:
@@ -175,16 +192,59 @@ class SnapshotState:
             rows=self.rows - self.attempt_rows,
             attempt_rows=0,
             left_out=(*self.left_out, *out),
+            beginnings={table: count for table, count in self.beginnings.items() if table not in out},
         )
 
     def begin_table(self) -> SnapshotState:
         """Return the state with the next table as one more range."""
         return replace(self, ranges=(*self.ranges, SnapshotRange(self.begun)))
 
-    def begin_again(self, table: int) -> SnapshotState:
-        """Return the state with a table that is begun as one range from its first row."""
-        others = tuple(each for each in self.ranges if each.table != table)
-        return replace(self, ranges=(*others, SnapshotRange(table)))
+    def beginning(self, table: str) -> int:
+        """Return how many times a table began again. What two states with one number tell of it is of the same rows."""
+        return self.beginnings.get(table, 0) + self.beginnings.get(_ALL_TABLES, 0)
+
+    def begin_again(self, *tables: int) -> SnapshotState:
+        """Return the state with these tables as not read, each that is begun as one range from its first row.
+
+        If the text had no room for that, all tables begin again.
+        """
+        names = [self.tables[number] for number in tables]
+        return self._with_beginnings({name: self.beginning(name) + 1 for name in names})
+
+    def begun_again_as(self, other: SnapshotState) -> SnapshotState:
+        """Return the state with all tables as not read that began again more often in another one."""
+        if self.beginnings == other.beginnings:
+            return self
+        known = set(other.tables)
+        numbers = {table: other.beginning(table) for table in self.tables if table in known}
+        return self._with_beginnings({name: count for name, count in numbers.items() if count > self.beginning(name)})
+
+    def _with_beginnings(self, beginnings: Mapping[str, int]) -> SnapshotState:
+        """Return the state with these tables as not read. beginnings: their new numbers."""
+        if not beginnings:
+            return self
+        again = {number for number, table in enumerate(self.tables[: self.begun]) if table in beginnings}
+        others = tuple(each for each in self.ranges if each.table not in again)
+        in_part = {each.table for each in self.ranges}
+        for_all = self.beginnings.get(_ALL_TABLES, 0)
+        state = replace(
+            self,
+            table=self.table - len(again - in_part),
+            ranges=(*others, *map(SnapshotRange, sorted(again))),
+            beginnings={**self.beginnings, **{table: count - for_all for table, count in beginnings.items()}},
+        )
+        if state._fits(MOST_CHARACTERS - _KEPT_FREE):
+            return state
+        most = max(map(state.beginning, state.tables))
+        rows = self.rows - self.attempt_rows
+        return replace(self, table=0, ranges=(), rows=rows, attempt_rows=0, beginnings={_ALL_TABLES: most})
+
+    def _fits(self, most: int) -> bool:
+        """Return whether the text has at most so many characters, `error` not counted."""
+        try:
+            return len(self.text) - len(self.error) <= most
+        except ValueError:
+            return False
 
     def put(self, old: SnapshotRange, new: Sequence[SnapshotRange]) -> SnapshotState:
         """Return the state with other ranges of the same table in the place of one."""
@@ -323,7 +383,7 @@ def without_gone(stored: str, gone: Collection[str], new_id: str) -> SnapshotSta
     A snapshot that has failed goes on.
     """
     state = read(stored)
-    if state is None or state.phase in (SnapshotPhase.DONE, SnapshotPhase.CANCELLED):
+    if state is None or state.over:
         return None
     if not set(state.remaining) & set(gone):
         return None
@@ -422,6 +482,7 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
             without_key=state.without_key or added.without_key,
             attempt_rows=0,
             left_out=tuple(table for table in state.left_out if table not in added.tables),
+            beginnings={table: n for table, n in state.beginnings.items() if table in kept or table == _ALL_TABLES},
         )
     )
 
@@ -431,8 +492,9 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
 
     read_again: a newer feed has read on from a stored state. It makes a new attempt at a table without a key, so
         progress of the attempt before does not count, nor any behind that table.
-    A snapshot that somebody has paused or cancelled meanwhile stays so. If it has failed, or has gone on after that, a
-    table of which no part is stored stays whole: it may have been gone, and the chunks may have rows of the old one.
+    A snapshot that somebody has paused or cancelled meanwhile stays so. A table that began again counts as not read,
+    whichever of the two tells it, and also if the progress does not count: the client has acknowledged the statement
+    behind it, too. Only the progress of the newest feed knows better than what is stored, unless that feed has failed.
     """
     if not progress or not stored:
         return stored
@@ -440,15 +502,17 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
         old, new = SnapshotState.from_text(stored), SnapshotState.from_text(progress)
     except ValueError:
         return stored
-    if old is None or new is None or new.id != old.id or (new.table, new.chunks) < (old.table, old.chunks):
+    if old is None or new is None:
         return stored
-    if read_again and (new.attempt or (new.without_key and new.table > old.table)):
-        return stored
+    kept = old if old.over else old.begun_again_as(new)
     if read_again or old.phase is SnapshotPhase.FAILED:
-        kept = {each.table for each in old.ranges if each != SnapshotRange(each.table)}
-        for table in {each.table for each in new.ranges} - kept:
-            new = new.begin_again(table)
-    return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
+        new = new.begun_again_as(old)
+    older = new.id != kept.id or (new.table, new.chunks) < (kept.table, kept.chunks)
+    if older or (read_again and (new.attempt or (new.without_key and new.table > kept.table))):
+        return stored if kept is old else kept.text
+    if not (old.active and new.phase is SnapshotPhase.DONE and not new.left):
+        new = replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error)
+    return new.text
 
 
 def failed(stored: str, end: str) -> str:
@@ -463,10 +527,7 @@ def failed(stored: str, end: str) -> str:
         return stored
     if old is None or new is None or new.id != old.id or not old.active:
         return stored
-    for table in {each.table for each in old.ranges}:
-        if table >= new.begun or SnapshotRange(table) in new.ranges:
-            old = old.begin_again(table)
-    return old.ended(SnapshotPhase.FAILED, new.ended_ms, new.error).text
+    return old.begun_again_as(new).ended(SnapshotPhase.FAILED, new.ended_ms, new.error).text
 
 
 def read(stored: str) -> SnapshotState | None:
@@ -480,11 +541,11 @@ def read(stored: str) -> SnapshotState | None:
 def told(stored: str) -> str:
     """Return a stored text as clients get it: without keys of rows, which they may see only hashed or masked.
 
-    It has no conditions, which tell about rows, and no `left_out`, because older clients would take a text with this
-    field for none.
+    It has no conditions, which tell about rows, and no `left_out` and `beginnings`, because older clients would take a
+    text with these fields for none.
     """
     state = read(stored)
-    return replace(state, where={}, ranges=(), left_out=()).text if state else ""
+    return replace(state, where={}, ranges=(), left_out=(), beginnings={}).text if state else ""
 
 
 @lru_cache(maxsize=8)  # an ACK asks several times for the same state
@@ -500,6 +561,7 @@ def _state_of(text: str) -> SnapshotState:
                 "ranges": ranges or ((SnapshotRange(body.get("table", 0), key),) if key else ()),
                 "phase": SnapshotPhase(body["phase"]),
                 "left_out": _texts(body.get("left_out", ())),
+                "beginnings": {str(table): int(n) for table, n in body.get("beginnings", {}).items()},
             }
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
