@@ -1,4 +1,7 @@
-"""SnapshotFeed: a dump, and beside it the threads that put the existing rows of some tables into the same stream."""
+"""SnapshotFeed: a dump, and beside it the threads that put the existing rows of some tables into the same stream.
+
+While a snapshot does not run, there are no such threads, but the dump still watches the statements about its tables.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.node.origin import decoding
 from canal_ha.source.snapshot.junction import Junction
+from canal_ha.source.snapshot.progress import SnapshotProgress
 from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
 from canal_ha.source.snapshot.source import RESUME
+from canal_ha.source.snapshot.watch import SnapshotWatch
 
 _OF_A_CLIENT = "use a client id and `canal-ha snapshot start --without-key`"  # a private read has no way
 
@@ -40,11 +45,11 @@ class SnapshotFeed:
 
         config: of the destination.
         request: of the stream.
-        state: of its snapshot, as the cursor has it.
+        state: of its snapshot, as the cursor has it; it is active.
         open_dump: opens the dump.
         route: says which server the snapshot reads.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
-        begins_again: see SnapshotReader.
+        begins_again: see SnapshotWatch.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
         before = request.start if config.decode.gtid_on else None
@@ -55,8 +60,10 @@ class SnapshotFeed:
             failing(error, retry_in_s)
             request.snapshot_failing(error, retry_in_s)
 
+        progress = SnapshotProgress(state)
+        watch = SnapshotWatch(progress, junction, begins_again)
         self._reader = SnapshotReader(
-            state,
+            progress,
             route,
             junction,
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
@@ -65,7 +72,6 @@ class SnapshotFeed:
             failing=failed,
             goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
-            begins_again=begins_again,
             await_taken=request.await_taken,
             go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
             advice=_OF_A_CLIENT if request.read else RESUME,
@@ -89,7 +95,7 @@ class SnapshotFeed:
                 room=None,
                 moved=moved,
                 failed=stream_failed,
-                altering=self._reader.altering,
+                altering=watch.altering,
                 busy=lambda busy: None,
             )
         )
@@ -138,6 +144,24 @@ class SnapshotFeed:
         """See Feed."""
         self._dump.stop()
         self._reader.stop()
+
+
+def open_watched(
+    request: FeedRequest,
+    state: SnapshotState,
+    open_dump: Callable[[FeedRequest], Feed],
+    begins_again: Callable[[Sequence[str]], None],
+) -> Feed:
+    """Return a dump for a client whose snapshot does not run now, and may go on later. Arguments: see SnapshotFeed."""
+    junction = Junction(request.accept, lambda: dump.decoded)
+
+    def moved(move: Move) -> None:
+        junction.moved(None, None)
+        request.moved(move)
+
+    watch = SnapshotWatch(SnapshotProgress(state), junction, begins_again)
+    dump = open_dump(replace(request, accept=junction.accept, moved=moved, altering=watch.altering))
+    return dump
 
 
 def _without(destination: str, client_id: int, table: str) -> str:

@@ -33,7 +33,7 @@ from canal_ha.model.segment import Source
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.model.tell import Tell
 from canal_ha.node.origin import ToDecode, decoding, kept_parts, report
-from canal_ha.node.snapshot_feed import SnapshotFeed
+from canal_ha.node.snapshot_feed import SnapshotFeed, open_watched
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
 from canal_ha.source.connection.reactor_reads import ReactorReads
@@ -323,15 +323,21 @@ class Upstreams:
 
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a dump of the server that is read now, not started, with the snapshot of the client. It follows every
-        switch.
+        switch. A snapshot that is paused or has failed is watched.
         """
         try:
             snapshot = SnapshotState.from_text(request.start.snapshot)
         except ValueError as error:
             self._tell("snapshot.unreadable", client_id=request.client_id, error=str(error), alarm=True)
             snapshot = None
-        if snapshot is None or not snapshot.active:
+        if snapshot is None or snapshot.over:
             return self._open_dump(request)
+
+        def begins_again(tables: Sequence[str]) -> None:
+            self._tell("snapshot.begins_again", client_id=request.client_id, tables=some(tables))
+
+        if not snapshot.active:
+            return open_watched(request, snapshot, self._open_dump, begins_again)
 
         def route() -> SnapshotRoute:
             check_inserts(self._config)
@@ -347,15 +353,14 @@ class Upstreams:
             failing=lambda error, retry_in_s: self._tell(
                 "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
             ),
-            begins_again=lambda tables: self._tell(
-                "snapshot.begins_again", client_id=request.client_id, tables=some(tables)
-            ),
+            begins_again=begins_again,
         )
 
     # ---- inside
 
     def _open_dump(self, request: FeedRequest) -> Dump:
         kind = _Kind(request.filter, request.exact, request.within, request.client_id)
+        shares = request.room and not request.altering and self._config.stream_shared
         first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = self._dump(
             request,
@@ -373,7 +378,7 @@ class Upstreams:
             report=lambda event: _report(request, event),
             may_move=not request.read,
             room=request.room,
-            sharing=Sharing(self._shared, kind) if request.room and self._config.stream_shared else None,
+            sharing=Sharing(self._shared, kind) if shares else None,
         )
         with self._dumps_lock:
             self._dumps.add(dump)

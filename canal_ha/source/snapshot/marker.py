@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from itertools import accumulate
 
 from canal_ha.decode.kernel.primitives import varint
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
+from canal_ha.model.snapshot import SnapshotState
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 
@@ -47,3 +49,11 @@ def marker(at: LogPosition, source: Source) -> Segment:
         entry_ends=array("q", accumulate(map(len, entries))),
         row_ends=array("q", [0, 0]),
     )
+
+
+def ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:
+    """Return a segment of a snapshot with the cursor once it is acknowledged.
+
+    at: the boundary where it stands. after: the state then.
+    """
+    return replace(segment, chunk_end=replace(at, trail="", mark="", snapshot=after.text))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
+from canal_ha.source.snapshot.key import column_names
 
 
 class SnapshotPart:
@@ -41,6 +42,7 @@ class SnapshotProgress:
         self._counting = threading.Lock()
         self._free = [SnapshotPart(each) for each in state.ranges]
         self._held: list[SnapshotPart] = []
+        self._columns: dict[str, set[str]] = {}  # of the keys by which tables were read
         self._waiting = 0  # threads without a part
         self._stopped = False
 
@@ -69,13 +71,15 @@ class SnapshotProgress:
                 return False
             whole = SnapshotRange(part.range.table)
             if [each for each in self.state.ranges if each.table == whole.table] != [whole]:
-                part = self._begin_again(whole.table)
+                self._begin_again(whole.table)
+                part = next((each for each in self._free if each.range == whole), part)
             part.alone = True
             return self._held == [part] and all(each.alone for each in self._free)
 
-    def read_beside_others(self, part: SnapshotPart) -> None:
-        """Note that a part is of a table with a key."""
+    def read_beside_others(self, part: SnapshotPart, columns: Collection[str]) -> None:
+        """Note that a part is of a table with a key of these columns."""
         with self._changed:
+            self._columns.setdefault(self.state.tables[part.range.table], set()).update(columns)
             if part.alone:
                 part.alone = False
                 self._changed.notify_all()
@@ -126,22 +130,34 @@ class SnapshotProgress:
             if part in self._held:
                 self._begin_again(part.range.table)
 
-    def begin_tables_again(self, replaced: Callable[[str, Collection[str]], bool]) -> list[str]:
-        """Let the begun tables be read again that are others now; return them.
+    def begin_tables_again(
+        self, replaced: Callable[[str, Collection[str] | None], bool], refilled: Callable[[str], bool]
+    ) -> list[str] | None:
+        """Let the tables be read again that are others now; return those that are begun. None: there are no others.
 
-        A table without a key is left out: while it is read, the server lets no statement change it.
+        A table that is not begun counts, too: of an earlier feed, parts of it may be acknowledged. A table without a
+        key is left out: while it is read, the server lets no statement change it.
 
-        replaced: tells whether a table is another one now, given its name and the texts of the keys of its ranges.
+        replaced: tells whether a table is another one now, given its name and the columns of the key by which it is
+            being read; None: it is not begun, so any key may be meant.
+        refilled: tells of a table that is read to its end whether it has rows now that do not come from the stream. If
+            it is only gone, nothing is left to read.
         """
         with self._changed:
-            if not self.state.active:
-                return []
+            state = self.state
+            if state.over:
+                return None
             alone = {part.range.table for part in (*self._held, *self._free) if part.alone}
-            begun = dict.fromkeys(each.table for each in self.state.ranges if each.table not in alone)
-            again = [number for number in begun if replaced(self.state.tables[number], self._texts(number))]
-            for number in again:
-                self._begin_again(number)
-            return [self.state.tables[number] for number in again]
+            left = {number: self._key(number) for number in state.left}
+            again = [
+                number
+                for number, table in enumerate(state.tables)
+                if number not in alone and (replaced(table, left[number]) if number in left else refilled(table))
+            ]
+            if not again:
+                return None
+            self._begin_again(*again)
+            return [name for name in state.tables[: state.begun] if self.state.beginning(name) > state.beginning(name)]
 
     def put(self, part: SnapshotPart, rows: int, after: tuple[str, ...] | None) -> SnapshotState | None:
         """Return the state once the next rows of a part are acknowledged; None if nobody is to read the part.
@@ -190,9 +206,13 @@ class SnapshotProgress:
 
     # ---- holding the lock
 
-    def _texts(self, table: int) -> list[str]:
-        """Return the texts of the keys between which a table is left to read."""
-        return [text for each in self.state.ranges if each.table == table for text in (*each.after, *each.until)]
+    def _key(self, table: int) -> Collection[str] | None:
+        """Return the columns of the key by which a table is being read; None if it is not begun."""
+        if table >= self.state.begun:
+            return None
+        ranges = [each for each in self.state.ranges if each.table == table]
+        names = column_names(text for each in ranges for text in (*each.after, *each.until))
+        return names | self._columns.get(self.state.tables[table], set())
 
     def _next(self) -> SnapshotPart | None:
         """Return what a reader can take now."""
@@ -211,15 +231,17 @@ class SnapshotProgress:
         self._free.remove(part)
         return part
 
-    def _begin_again(self, table: int) -> SnapshotPart:
-        """Let a table be read from its first row; return the part, which waits for a reader."""
-        self.state = self.state.begin_again(table)
-        part = SnapshotPart(self.state.ranges[-1])
-        self._held = [each for each in self._held if each.range.table != table]
-        self._free = [each for each in self._free if each.range.table != table]
-        self._free.insert(0, part)
+    def _begin_again(self, *tables: int) -> None:
+        """Let tables be read from their first row; those that are begun wait for a reader. See the state's function."""
+        self.state = self.state.begin_again(*tables)
+
+        def stays(part: SnapshotPart) -> bool:
+            return part.range.table not in tables and part.range in self.state.ranges
+
+        self._held = [*filter(stays, self._held)]
+        new = [SnapshotPart(each) for each in self.state.ranges if each.table in tables]
+        self._free = [*new, *filter(stays, self._free)]
         self._changed.notify_all()
-        return part
 
     def _entered(self, part: SnapshotPart, state: SnapshotState, *, last: bool) -> None:
         """Take the state behind a chunk of a part. last: it was the part's last one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -26,10 +26,10 @@ from canal_ha.model.snapshot import SnapshotState
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.snapshot.junction import Junction, Opened, Watched
-from canal_ha.source.snapshot.key import TableKey, column_names
+from canal_ha.source.snapshot.key import TableKey
 from canal_ha.source.snapshot.keys import Key, TableKeys
 from canal_ha.source.snapshot.local_time import repeated
-from canal_ha.source.snapshot.marker import marker
+from canal_ha.source.snapshot.marker import ending, marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from canal_ha.source.snapshot.result_set import RawRows, RowPiece, values_of
@@ -43,7 +43,7 @@ from canal_ha.source.snapshot.source import (
     StillLocked,
     TableChanged,
 )
-from canal_ha.source.snapshot.statements import concerns, replaces
+from canal_ha.source.snapshot.statements import concerns
 from canal_ha.source.snapshot.transaction import BEFORE, SnapshotTransactions
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
@@ -76,7 +76,7 @@ class SnapshotReader:
 
     def __init__(
         self,
-        state: SnapshotState,
+        progress: SnapshotProgress,
         route: Callable[[], SnapshotRoute],
         junction: Junction,
         make_decoder: MakeDecoder,
@@ -86,7 +86,6 @@ class SnapshotReader:
         failing: Callable[[CanalError, float], None],
         goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
-        begins_again: Callable[[Sequence[str]], None] = lambda tables: None,
         await_taken: Callable[[int], None] = lambda most: None,
         go_on: Callable[[str], str] = lambda table: "",
         advice: str = RESUME,
@@ -95,7 +94,7 @@ class SnapshotReader:
     ) -> None:
         """Make a reader that waits for `start`.
 
-        state: what the client has acknowledged; it is active.
+        progress: of an active snapshot, from what the client has acknowledged on.
         route: says what to read; asked before each connection, because the server may change.
         junction: takes the chunks.
         make_decoder: returns a decoder with the stream's filters and options.
@@ -104,14 +103,13 @@ class SnapshotReader:
         failing: called with an error after which the reader tries again, and the seconds until then.
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
-        begins_again: called with tables that are read again from their first row, because they hold other rows.
         await_taken: see FeedRequest.
         go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
         advice: see SnapshotSource.target.
         name: of the threads.
         random: see Backoff.
         """
-        self._progress = SnapshotProgress(state)
+        self._progress = progress
         self._route = route
         self._junction = junction
         self._make_decoder = make_decoder
@@ -126,13 +124,12 @@ class SnapshotReader:
         self._ended = ended
         self._go_on = go_on
         self._advice = advice
-        self._begins_again = begins_again
         self._random = random or Random().random
         self._stopping = threading.Event()
         self._stop_signal = StopSignal()
         self._selects = RunningSelects()
         self._watched: dict[tuple[str, TableKey], Watched] = {}  # by table and key
-        names = [f"{name or f'snapshot-{state.id}'}-{number}" for number in range(1, limits.connections + 1)]
+        names = [f"{name or f'snapshot-{progress.state.id}'}-{number}" for number in range(1, limits.connections + 1)]
         self._threads = [threading.Thread(target=self._run, name=each, daemon=True) for each in names]
 
     # ---- any thread
@@ -156,33 +153,6 @@ class SnapshotReader:
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
-
-    # ---- the feed's thread
-
-    def altering(self, default_schema: str, sql: str) -> None:
-        """Begin tables again that hold other rows, or other keys, by a statement that the stream is about to pass on.
-
-        These rows do not come from the stream, nor do new values of a column. What is read from now on is as it is
-        behind the statement. The client stores the new state before the statement: later it could end between the two.
-        """
-
-        def replaced(table: str, texts: Collection[str]) -> bool:
-            schema, name = _names(table)
-            known = [key.names for watched, key in list(self._watched) if watched == table]
-            key = column_names(texts).union(*known)
-            return replaces(sql, default_schema, schema=schema, table=name, key=key)
-
-        if tables := self._progress.begin_tables_again(replaced):
-            self._junction.ahead(self._state_ahead)
-            self._begins_again(tables)
-
-    def _state_ahead(self, at: LogPosition, source: Source) -> Segment | None:
-        """Return a segment that carries the present state. at: where the stream is."""
-        state = self._progress.state
-        if not state.active:
-            return None
-        place = replace(at, consumed=False, sub_index=at.sub_index + 1 if at.consumed else BEFORE)
-        return _ending(marker(place, source), at, state)
 
     # ---- a thread of a connection
 
@@ -269,7 +239,7 @@ class SnapshotReader:
             if key is None:
                 self._read_alone(source, target, part)
                 return None
-            self._progress.read_beside_others(part)
+            self._progress.read_beside_others(part, key.names)
             if not all(key.continues(texts) for texts in (part.range.after, part.range.until) if texts):
                 self._progress.begin_again(part)
                 return None
@@ -462,7 +432,7 @@ class SnapshotReader:
         """
         segment = chunk.made(window, piece, at)
         state = self._progress.put(part, piece.count, after)
-        return _ending(segment, at, state) if state else None
+        return ending(segment, at, state) if state else None
 
     def _not_put(self, window: Window, end: Reached) -> None:
         """Raise the reason why a piece did not enter the stream, or wait until the rest can be read again."""
@@ -486,7 +456,7 @@ class SnapshotReader:
             self._junction.put(
                 opened.window,
                 Reached.behind(opened.at),
-                lambda at: _ending(marker(replace(at, sub_index=BEFORE), source.name), at, self._progress.end()),
+                lambda at: ending(marker(replace(at, sub_index=BEFORE), source.name), at, self._progress.end()),
             )
         finally:
             self._junction.close(opened.window)
@@ -571,11 +541,6 @@ class _Chunk:
     def _segment(self, piece: RowPiece, at: LogPosition, skip: Sequence[int]) -> Segment | None:
         """Return the entries without some rows, before the entries of an event at this boundary."""
         return self._transactions.segment(piece.packets, replace(at, sub_index=BEFORE), skip)
-
-
-def _ending(segment: Segment, at: LogPosition, after: SnapshotState) -> Segment:
-    """Return a chunk's segment with the cursor once it is acknowledged: the boundary where it stands."""
-    return replace(segment, chunk_end=replace(at, trail="", mark="", snapshot=after.text))
 
 
 def _changed(keys: TableKeys, segment: Segment) -> Iterator[Key]:

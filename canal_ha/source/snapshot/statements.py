@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
@@ -18,6 +19,7 @@ from canal_ha.decode.ddl.statements import (
     RenameColumn,
     RenameTables,
     SetColumn,
+    Statement,
     TruncateTables,
 )
 from canal_ha.decode.ddl.tokens import Unreadable
@@ -61,27 +63,25 @@ def concerns(entry: bytes, *, schema: str, table: str) -> bool:
             return _among([name], default_schema, schema, table)
 
 
-def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Collection[str]) -> bool:
+def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Collection[str] | None) -> bool:
     """Return whether a statement can put other rows under the name of a table, or other values into its key.
 
-    True in doubt.
+    True in doubt. It is fast for many tables and one statement.
     sql, default_schema: the statement.
-    schema, table, key: names of the table, and of the columns of its key; compared without case.
+    schema, table, key: names of the table, and of the columns of its key; compared without case. key None: unknown.
     """
-    try:
-        statement = read(sql)
-    except Unreadable:
-        return _mentions(sql, table)
-    match statement:
+    match _parsed(sql):
+        case Unreadable():
+            return table.lower() in sql.lower() and _mentions(sql, table)
         case CreateTable(name, temporary=False, if_not_exists=False):  # it was dropped, or OR REPLACE drops it
             names = [name]
         case DropTables(dropped, temporary=False):
             names = list(dropped)
         case RenameTables(pairs):
             names = [name for pair in pairs for name in pair]
-        case AlterTable(name, changes):
+        case AlterTable(name, changes) as statement:
             others = _others(statement)
-            columns = {column.lower() for column in key}
+            columns = None if key is None else {column.lower() for column in key}
             other_rows = others or statement.imported or any(_gives_values(change, columns) for change in changes)
             names = [name, *others] if other_rows else []
         case ChangeDatabase(changed, drops=True):
@@ -89,6 +89,34 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
         case _:
             return False
     return _among(names, default_schema, schema, table)
+
+
+def refills(sql: str, default_schema: str, *, schema: str, table: str) -> bool:
+    """Return whether a table can have rows by a statement that the stream does not bring; True in doubt.
+
+    A table that was created is empty. Arguments: see `replaces`.
+    """
+    match _parsed(sql):
+        case Unreadable():
+            return table.lower() in sql.lower() and _mentions(sql, table)
+        case RenameTables(pairs):
+            names = [new for _, new in pairs]
+        case AlterTable(name) as statement:
+            takes = statement.absorbed or statement.exchanged or statement.imported
+            others = (statement.renamed, statement.split_off, statement.exchanged)
+            names = [each for each in (name if takes else None, *others) if each]
+        case _:
+            return False
+    return _among(names, default_schema, schema, table)
+
+
+@lru_cache(maxsize=1)
+def _parsed(sql: str) -> Statement | Unreadable | None:
+    """Return a statement; None if it changes no table; the error if the grammar does not know it."""
+    try:
+        return read(sql)
+    except Unreadable as error:
+        return error
 
 
 def _others(statement: AlterTable) -> list[Name]:
@@ -109,10 +137,10 @@ def _mentions(text: str, *names: str) -> bool:
     return re.search(rf"(?<![\w$])(?:{quoted})(?![\w$])", text, re.IGNORECASE) is not None
 
 
-def _gives_values(change: Change, columns: Collection[str]) -> bool:
+def _gives_values(change: Change, columns: Collection[str] | None) -> bool:
     """Return whether a change can put other values, in another order, under the name of one of these columns.
 
-    columns: in lower case.
+    columns: in lower case; None: any column.
     """
     match change:
         case SetColumn(definition, old):
@@ -126,7 +154,7 @@ def _gives_values(change: Change, columns: Collection[str]) -> bool:
             names = [name]
         case _:
             return False
-    return any(name.lower() in columns for name in names)
+    return columns is None or any(name.lower() in columns for name in names)
 
 
 def _is_integer(column: Column) -> bool:

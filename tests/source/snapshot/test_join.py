@@ -24,7 +24,7 @@ from canal_ha.source.snapshot.local_time import repeated
 from canal_ha.source.snapshot.marker import marker
 from canal_ha.source.snapshot.pace import Pace, Rate
 from canal_ha.source.snapshot.result_set import RowPiece, values_of
-from canal_ha.source.snapshot.statements import concerns, replaces
+from canal_ha.source.snapshot.statements import concerns, refills, replaces
 from canal_ha.source.snapshot.watermark import Reached
 from canal_ha.source.snapshot.window import Window
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -381,6 +381,39 @@ def test_statements_that_may_change_the_table(raw: bytes, expected: bool) -> Non
 def test_statements_by_which_another_table_takes_the_name(sql: str, expected: bool) -> None:
     """The rows that the other table has do not come from the stream. Those of an altered table do."""
     assert replaces(sql, "shop", schema="Shop", table="orders", key={"id", "no"}) is expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("RENAME TABLE Orders TO old, shop.new TO orders", True),
+        ("RENAME TABLE orders TO old", False),
+        ("RENAME TABLE orders SOMEHOW", True),
+        ("RENAME TABLE others SOMEHOW", False),
+        ("ALTER TABLE new RENAME TO orders", True),
+        ("ALTER TABLE orders RENAME TO old", False),
+        ("ALTER TABLE parts EXCHANGE PARTITION p WITH TABLE orders", True),
+        ("ALTER TABLE orders EXCHANGE PARTITION p WITH TABLE other", True),
+        ("ALTER TABLE parts CONVERT PARTITION p TO TABLE orders", True),
+        ("ALTER TABLE orders CONVERT PARTITION p TO TABLE other", False),
+        ("ALTER TABLE orders CONVERT TABLE old TO PARTITION p VALUES LESS THAN (9)", True),
+        ("ALTER TABLE parts CONVERT TABLE orders TO PARTITION p VALUES LESS THAN (9)", False),
+        ("ALTER TABLE orders IMPORT TABLESPACE", True),
+        ("ALTER TABLE orders DROP id, ADD id INT", False),
+        ("DROP TABLE orders", False),
+        ("DROP DATABASE shop", False),
+        ("CREATE OR REPLACE TABLE orders (id INT)", False),
+    ],
+)
+def test_statements_that_bring_rows_which_the_stream_does_not(sql: str, expected: bool) -> None:
+    """A table that was read is read again then. If it is only gone, its snapshot has nothing left to read of it."""
+    assert refills(sql, "shop", schema="Shop", table="orders") is expected
+
+
+def test_any_column_may_be_of_an_unknown_key() -> None:
+    """An earlier feed may have read the table by it."""
+    assert replaces("ALTER TABLE orders DROP x", "shop", schema="shop", table="orders", key=None)
+    assert not replaces("ALTER TABLE orders ENGINE = InnoDB", "shop", schema="shop", table="orders", key=None)
 
 
 # ---- the junction

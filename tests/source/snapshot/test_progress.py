@@ -110,6 +110,20 @@ def test_a_table_that_begins_again_makes_its_parts_useless() -> None:
     assert again.range == SnapshotRange(0)
 
 
+def test_new_beginnings_for_which_the_text_has_no_room_are_those_of_all_tables() -> None:
+    """One statement can swap all of them. The state has to be stored before the statement passes."""
+    tables = tuple(f"shop.{number:04}" for number in range(2000))
+    ranges = (SnapshotRange(0, ("id=7",)),)
+    progress = SnapshotProgress(replace(state(), tables=tables, table=1899, ranges=ranges))
+    swapped = tables[100:]
+    told = progress.begin_tables_again(lambda table, key: table in swapped, swapped.__contains__)
+    assert told == list(tables[:1900])
+    assert progress.state.remaining == tables
+    assert progress.state.ranges == ()
+    assert SnapshotState.from_text(progress.state.text) == progress.state
+    assert progress.take() is not None
+
+
 def test_a_thread_waits_for_a_part_until_the_end() -> None:
     """It gets what another gives away; an error ends the wait."""
     progress = SnapshotProgress(replace(state(), tables=("shop.a",)))
@@ -248,7 +262,7 @@ def test_a_table_that_got_a_key_lets_others_begin() -> None:
     assert one is not None
     assert progress.read_alone(one)
     assert progress._next() is None
-    progress.read_beside_others(one)
+    progress.read_beside_others(one, ("id",))
     two = progress.take()
     assert two is not None
     assert two.range == SnapshotRange(1)
