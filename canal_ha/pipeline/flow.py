@@ -274,9 +274,10 @@ class Flow:
         self._anew = progress is not None and self._begins_anew(cursor, progress)
         if progress is None or self._anew:
             begin = LogPosition("", 0) if cursor is None else replace(cursor, mark="", snapshot="")
-            last, seq = (begin, 0) if progress is None else (progress.last, progress.seq)
+            begun = Progress("", 0, begin, 0) if progress is None else progress
+            run, names = secrets.token_hex(8), begun.key_names
             given_up = cursor.mark if problem is not None and cursor is not None else ""
-            progress = Progress(secrets.token_hex(8), seq, last, 0, given_up=given_up, owner=self._owner)
+            progress = Progress(run, begun.seq, begun.last, 0, given_up=given_up, owner=self._owner, key_names=names)
             self._target.commit(Portion(self.destination, b"", progress, 0, True, self._reader))
         newest_ms = _plausible(progress.newest_ms, progress.last)  # an earlier version may have stored another one
         progress = replace(progress, newest_ms=newest_ms, owner=self._owner)  # it may read from other servers now
@@ -370,7 +371,8 @@ class Flow:
         assert self._progress is not None
         assert draft.last is not None
         newest_ms = _plausible(draft.newest_ms, draft.last)
-        progress = self._progress.after(draft.last, newest_ms, whole=draft.closed)
+        key_names = self._reader.key_names(draft.frames, self._progress.key_names)
+        progress = self._progress.after(draft.last, newest_ms, whole=draft.closed, key_names=key_names)
         portion = Portion(
             self.destination, draft.frames, progress, sum(draft.rows.values()), draft.closed, self._reader
         )

@@ -10,33 +10,86 @@ from canal_ha.errors import SinkRefused
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
+KeyNames = Mapping[str, Mapping[str, str]]
+"""`schema.table` at the target -> key column of the file -> its name now; "" if it was dropped. All in lower case.
+
+It has only columns whose name is another one than in the file.
+"""
+
+NO_KEY_NAMES: KeyNames = MappingProxyType({})
+
+
 class GivenKeys:
-    """The given key columns of a pipeline, with the other names that statements give them.
+    """The given key columns of a pipeline, with the names that statements give them.
 
     The file has one name of a column, and rows before a rename have another one than those behind it.
     """
 
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
         """Begin without other names. keys: the names in the file, by `schema.table` at the target."""
-        self._keys = keys
+        self._keys = {table: tuple(key.lower() for key in given) for table, given in keys.items()}
+        self._before = NO_KEY_NAMES
+        self._now: dict[str, dict[str, str]] = {}
         self._others: dict[str, dict[str, str]] = {}
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
         return bool(self._keys)
 
+    def begin(self, names: KeyNames) -> None:
+        """Take over the names at the beginning of a portion. Columns that the file does not name do not count."""
+        self._before = names
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Go back to the beginning of the portion: its statements come again."""
+        self._now = {}
+        for table, given in self._keys.items():
+            moved = {key: name for key, name in self._before.get(table, {}).items() if key in given}
+            if moved:
+                self._now[table] = moved
+        self._others = {table: {name: key for key, name in moved.items() if name} for table, moved in self._now.items()}
+
+    @property
+    def names(self) -> KeyNames:
+        """The names behind the statements so far."""
+        return {table: dict(moved) for table, moved in self._now.items() if moved}
+
     def others(self, table: str) -> Mapping[str, str]:
-        """Return the other names of a table's key columns, in lower case, with the name in the file."""
+        """Return the other names of a table's key columns, in lower case, with the name in the file, too."""
         return self._others.get(table, NO_NAMES)
 
-    def rename(self, table: str, old: str, new: str) -> None:
-        """Note that a statement renames a column. Rows of both sides may come."""
-        known = {key.lower(): key for key in self._keys.get(table, ())} | dict(self.others(table))
-        before, after = known.get(old.lower()), known.get(new.lower())
-        if (before is None) != (after is None):
-            other, key = (new, before) if before is not None else (old, after)
-            assert key is not None
-            self._others.setdefault(table, {})[other.lower()] = key
+    def alter(
+        self, table: str, dropped: Iterable[str], renamed: Iterable[tuple[str, str]], added: Iterable[str]
+    ) -> None:
+        """Note what one statement does to a table's columns. Rows of both sides may come.
+
+        table: its name at the target, as the names of columns are.
+        dropped, added: names of columns.
+        renamed: old and new names.
+        Raises SinkRefused if another column gets a name by which rows before or behind have the key.
+        """
+        given = self._keys.get(table, ())
+        if not given:
+            return
+        before = {key: self._now.get(table, {}).get(key, key) for key in given}
+        gone = {name.lower() for name in dropped}
+        moves = [(old.lower(), new.lower()) for old, new in renamed]
+        now = {key: dict(moves).get(name, "" if name in gone else name) for key, name in before.items()}
+        others = dict(self.others(table))
+        others |= {now[key]: key for key in given if now[key] not in ("", key)}
+        own = set(before.values())
+        taken = [(old, new) for old, new in moves if old not in own] + [("", name.lower()) for name in added]
+        for old, name in taken:
+            key = name if name in given else others.get(name)
+            if key is None:
+                continue
+            if now[key] == before[key] == name:  # the file has the new name already
+                others |= {old: key} if old else {}
+            elif now[key] != key:
+                raise _taken(table, key, name, now[key])
+        self._others[table] = others
+        self._now[table] = {key: name for key, name in now.items() if name != key}
 
 
 def given_key(
@@ -74,3 +127,14 @@ def places_by_key(names: Sequence[str], others: Mapping[str, str]) -> dict[str, 
     lowered = [name.lower() for name in names]
     renamed = {others[name].lower(): place for place, name in enumerate(lowered) if name in others}
     return renamed | {name: place for place, name in enumerate(lowered)}
+
+
+def _taken(table: str, key: str, name: str, now: str) -> SinkRefused:
+    """Return the error for a column that gets a name of the key. now: the key column's name; "" if it was dropped."""
+    what = f"is named {now} now: write that" if now else "was dropped: write the name of another key"
+    return SinkRefused(
+        f"canal: a statement gives the name {name} to another column of {table} than the key column that the pipeline's"
+        f" file calls {key}. That one {what} under keys in the file, and start the pipeline again. If it then stops"
+        " here again, or if the table has another key behind the statement, read the table again into an empty copy,"
+        " from behind the statement"
+    )

@@ -72,6 +72,15 @@ def drops_of(alter: AlterTable) -> list[str]:
     return [change.name for change in alter.changes if isinstance(change, DropColumn)]
 
 
+def adds_of(alter: AlterTable) -> list[str]:
+    """Return the names of the columns that a statement adds."""
+    return [
+        change.definition.column.name
+        for change in alter.changes
+        if isinstance(change, SetColumn) and change.old is None
+    ]
+
+
 def renames_of(alter: AlterTable) -> list[tuple[str, str]]:
     """Return old and new name of each column that a statement renames."""
     found = []

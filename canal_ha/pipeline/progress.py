@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.given_key import NO_KEY_NAMES, KeyNames
 from canal_ha.pipeline.progress_owner import ProgressOwner
 
 
@@ -23,6 +25,7 @@ class Progress:
     given_up: mark of the cursor up to which missing changes were given up when the run began; "" if none were.
     spooled: mark of the last segment that the target has (spark/cursor.py); "" without Spark.
     owner: the pipeline that writes it; None in a progress of an earlier version.
+    key_names: names that statements have given to key columns of the pipeline's file.
     """
 
     run: str
@@ -33,16 +36,25 @@ class Progress:
     given_up: str = ""
     spooled: str = ""
     owner: ProgressOwner | None = None
+    key_names: KeyNames = field(default_factory=dict, hash=False)
 
     @property
     def mark(self) -> str:
         """The text that an acknowledgement stores with the server's cursor."""
         return f"pipeline {self.run} commit {self.seq}"
 
-    def after(self, last: LogPosition, newest_ms: int, *, whole: bool = True, spooled: str = "") -> Progress:
-        """Return the progress of the next commit. newest_ms: of its entries."""
-        newest_ms = max(self.newest_ms, newest_ms)
-        return replace(self, seq=self.seq + 1, last=last, newest_ms=newest_ms, whole=whole, spooled=spooled)
+    def after(
+        self,
+        last: LogPosition,
+        newest_ms: int,
+        *,
+        whole: bool = True,
+        spooled: str = "",
+        key_names: KeyNames = NO_KEY_NAMES,
+    ) -> Progress:
+        """Return the progress of the next commit. newest_ms: of its entries; key_names: behind its statements."""
+        newest_ms, seq = max(self.newest_ms, newest_ms), self.seq + 1
+        return replace(self, seq=seq, last=last, newest_ms=newest_ms, whole=whole, spooled=spooled, key_names=key_names)
 
     def to_json(self) -> str:
         """Return it as a target stores it, without blanks."""
@@ -56,6 +68,7 @@ class Progress:
             **({"givenUp": self.given_up} if self.given_up else {}),
             **({"spooled": self.spooled} if self.spooled else {}),
             **({"owner": self.owner.to_dict()} if self.owner else {}),
+            **({"keyNames": dict(self.key_names)} if self.key_names else {}),
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
@@ -68,6 +81,11 @@ class Progress:
             run, seq, newest_ms = str(body["run"]), int(body["seq"]), int(body["newestMs"])
             given_up, spooled = str(body.get("givenUp", "")), str(body.get("spooled", ""))
             owner = ProgressOwner.from_dict(body["owner"]) if "owner" in body else None
-            return cls(run, seq, last, newest_ms, bool(body["whole"]), given_up, spooled, owner)
-        except (KeyError, TypeError) as error:
+            key_names = {table: _texts(moved) for table, moved in body.get("keyNames", {}).items()}
+            return cls(run, seq, last, newest_ms, bool(body["whole"]), given_up, spooled, owner, key_names)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the progress of a pipeline: {text[:200]!r}") from error
+
+
+def _texts(body: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in body.items()}

@@ -30,6 +30,7 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import DDL_TYPES
 from canal_ha.pipeline.entry_transform import transformed
+from canal_ha.pipeline.given_key import KeyNames
 from canal_ha.pipeline.logged_statements import check_statement, check_statements, place_of
 from canal_ha.pipeline.row_entry import RowEntry, row_entries
 from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows
@@ -152,6 +153,15 @@ class ChangeReader:
             return row_entries(self.transformed(frames), lambda schema, table: True, others)
         return row_entries(frames, self._takes, others)
 
+    def key_names(self, frames: bytes, before: KeyNames) -> KeyNames:
+        """Begin a portion; return the names of given key columns behind it. before: those of the progress before it.
+
+        Raises SinkRefused if another column gets the name of one, and RemoteProtocolError.
+        """
+        self._transforms.given.begin(before)
+        self._learn_names(frames)
+        return self._transforms.given.names
+
     def check_statements(self, frames: bytes) -> None:
         """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so, too."""
         check_statements(frames, self._takes)
@@ -223,6 +233,7 @@ class ChangeReader:
     def _scan(self, frames: bytes) -> list[_Statement]:
         """Return the statements that change tables of the pipeline, and check the images of updated rows."""
         found = []
+        self._transforms.given.begin_again()
         entry = Entries(frames, 0, len(frames))
         try:
             while (count := entry.next_unusual()) >= 0:
@@ -248,11 +259,12 @@ class ChangeReader:
         mine = [effect for effect in changed if self._takes(effect.schema, effect.table)]
         for effect in mine:
             if effect.alter is not None:
-                self._transforms.of(effect.schema, effect.table).note_renames(effect.alter)
+                self._transforms.of(effect.schema, effect.table).note_names(effect.alter)
         return _Statement(start, entry.pos, entry.number, own, stored.sql, mine)
 
     def _learn_names(self, frames: bytes) -> None:
         """Note the names that statements give to given key columns, because rows before them may have these, too."""
+        self._transforms.given.begin_again()
         entry = Entries(frames, 0, len(frames))
         try:
             while self._transforms.given and (count := entry.next_unusual()) >= 0:

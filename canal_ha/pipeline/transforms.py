@@ -21,7 +21,7 @@ from canal_ha.decode.privacy import Protection
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.column_transform import ColumnTransform, kept
 from canal_ha.pipeline.given_key import GivenKeys, places_by_key
-from canal_ha.pipeline.kept_columns import renames_of
+from canal_ha.pipeline.kept_columns import adds_of, drops_of, renames_of
 from canal_ha.pipeline.statement_text import renamed_to, text_for
 from canal_ha.pipeline.transform_rules import TABLES_KEPT, Table, TransformRule, rule_of
 
@@ -126,10 +126,11 @@ class TableTransform:
         """The other names of given key columns, in lower case, with the name in the file."""
         return self._given.others(f"{self.schema}.{self.table}")
 
-    def note_renames(self, alter: AlterTable) -> None:
-        """Note the names that a statement about the table gives to given key columns."""
-        for old, new in renames_of(alter):
-            self._given.rename(f"{self.schema}.{self.table}", self.named(old).name, self.named(new).name)
+    def note_names(self, alter: AlterTable) -> None:
+        """Note the names that a statement about the table gives to columns. Raises SinkRefused; see GivenKeys.alter."""
+        renamed = [(self.named(old).name, self.named(new).name) for old, new in renames_of(alter)]
+        dropped, added = ([self.named(name).name for name in names(alter)] for names in (drops_of, adds_of))
+        self._given.alter(f"{self.schema}.{self.table}", dropped, renamed, added)
 
     @property
     def key_places(self) -> KeyPlaces | None:

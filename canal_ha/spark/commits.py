@@ -140,7 +140,9 @@ class _Task:
             info = infos[-1]
             newest_ms = max(each.last.timestamp_ms for each in infos)
             last = replace(info.last, server=server)
-            progress = progress.after(last, newest_ms, whole=info.closed, spooled=mark_of(manifest, info.seq))
+            key_names = self._reader.key_names(frames, progress.key_names)
+            spooled = mark_of(manifest, info.seq)
+            progress = progress.after(last, newest_ms, whole=info.closed, spooled=spooled, key_names=key_names)
             count = sum(each.rows for each in infos)
             portion = Portion(given.destination, frames, progress, count, info.closed, self._reader)
             self._ask(portion)
