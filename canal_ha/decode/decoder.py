@@ -41,6 +41,7 @@ from canal_ha.model.segment import EntryKind, Segment, Source
 MAGIC = b"\xfebin"
 _PARTIAL = text_field(0x62, text_field(0x0A, PARTIAL_PROP) + text_field(0x12, "true"))  # one of Header.props
 _DML_TYPES = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
+_TOLD_IN_PART = frozenset({EventType.QUERY, EventType.UPDATE, EventType.DELETE})  # see ddl.event_types.changed_rows
 _CHECKSUM_CRC32 = 1
 _IN_USE = 1  # header flag of a journal that is still being written; the checksum is computed without it
 _WITHOUT_MEANING = frozenset(
@@ -631,7 +632,7 @@ class Decoder:
         """Put one entry for a statement, named by its first result, if any result passes the filters."""
         sql = plain(statement.sql, Dialect(self._mariadb, statement.sql_mode))
         results = classify(sql, statement.schema, sql_parser=self._options.ddl_parser)
-        if self._exact and all(result.event_type is EventType.QUERY for result in results):
+        if self._exact and all(result.event_type in _TOLD_IN_PART for result in results):
             results = changed_rows(sql, statement.schema) or results
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         # apply filtered statements too: another stream's filters may pass their tables

@@ -8,7 +8,7 @@ from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import EventType
-from canal_ha.pipeline.statements import updates_several
+from canal_ha.pipeline.statements import changes_unnamed
 
 _ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -35,7 +35,7 @@ def check_statement(entry: Entries, takes: Takes) -> None:
     if entry.event_type not in _ROW_EVENTS or entry.is_ddl:
         return
     schema, table = entry.text(entry.schema_start, entry.schema_stop), entry.text(entry.table_start, entry.table_stop)
-    unnamed = not table or updates_several(entry.text(entry.sql_start, entry.sql_stop))
+    unnamed = not table or changes_unnamed(entry.text(entry.sql_start, entry.sql_stop))
     if unnamed or takes(schema, table):
         kind = EventType(entry.event_type).name
         where = f"{schema}.{table}" if table else "several tables, or of tables that it does not name"

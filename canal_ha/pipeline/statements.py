@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from canal_ha.decode.ddl.event_types import classify
+from canal_ha.decode.ddl.event_types import changed_rows, classify
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import AlterTable, CreateTable, DropTables, Name, RenameTables, TruncateTables
 from canal_ha.decode.ddl.tokens import Unreadable
@@ -15,7 +15,6 @@ from canal_ha.pipeline.added import added_columns
 _UNNAMED_ROWS = re.compile(
     r"^\s*DROP\s+(DATABASE|SCHEMA)\b|^\s*ALTER\b.*\b(DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE | re.DOTALL
 )
-_SEVERAL_TABLES = re.compile(r"\s*UPDATE\b((?!\bSET\b).)*(,|\bJOIN\b)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,12 @@ def leaves_rows(sql: str) -> bool:
     return _UNNAMED_ROWS.search(sql) is not None
 
 
-def updates_several(sql: str) -> bool:
-    """Return whether a statement is an UPDATE of more tables than the one that its entry names."""
-    return _SEVERAL_TABLES.match(sql) is not None
+def changes_unnamed(sql: str) -> bool:
+    """Return whether a statement may change rows of other tables than the one that its entry names.
+
+    A node in canal's form, or of an earlier version, names the first table, or an alias.
+    """
+    return any(result.table is None for result in changed_rows(sql, ""))
 
 
 def changes_columns(sql: str, schema: str, table: str) -> bool:

@@ -29,6 +29,7 @@ def pipeline_table(source_server: SqlServer, database: str) -> str:
         f"CREATE FUNCTION {database}.f(x INT) RETURNS INT MODIFIES SQL DATA"
         f" BEGIN INSERT INTO {table} VALUES (x); RETURN x; END",
         f"INSERT INTO {table} VALUES (1)",
+        f"INSERT INTO {database}.other VALUES (1)",
     )
     return table
 
@@ -44,6 +45,7 @@ def logged(server: SqlServer, database: str, table: str, directory: Path, statem
         pipeline = described(directory, source(node, database, snapshot=table), "copies", tables=(table,))
         run_once(pipeline)
         with server.connect(autocommit=True, local_infile=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"USE {database}")
             cursor.execute("SET SESSION binlog_format = STATEMENT")
             cursor.execute(statement.format(database=database, file=directory / "rows"))
         yield pipeline
@@ -67,6 +69,39 @@ def test_a_copy_lacks_rows_that_a_function_or_load_data_wrote(
         assert len(selected(source_server, pipeline_table)) == 2
         with pytest.raises(SinkRefused, match=told):
             run_once(pipeline)
+
+
+BOTH = [
+    "/* app */ UPDATE {database}.other o JOIN {database}.a q ON q.id = o.id SET q.id = 9",
+    "DELETE q FROM {database}.a q, {database}.other o WHERE q.id = o.id",
+    "DELETE FROM q USING {database}.other o JOIN {database}.a q ON q.id = o.id",
+]
+OF_MYSQL = ["WITH c AS (SELECT 1 x) UPDATE {database}.other o JOIN {database}.a q ON q.id = o.id SET q.id = 9"]
+OF_MARIADB = [
+    "SET STATEMENT max_statement_time = 9 FOR UPDATE {database}.other o JOIN {database}.a q SET q.id = 9",
+    "ANALYZE UPDATE {database}.a SET id = 9",
+]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("source_server", "statement"),
+    [
+        *(("mysql", statement) for statement in BOTH + OF_MYSQL),
+        *(("mariadb", statement) for statement in BOTH + OF_MARIADB),
+    ],
+    indirect=["source_server"],
+)
+def test_a_copy_keeps_rows_that_a_statement_changed_under_another_name(
+    source_server: SqlServer, database: str, pipeline_table: str, tmp_path: Path, statement: str
+) -> None:
+    """The pipeline stops, whatever is before the statement's verb."""
+    told = r"of several tables, or of tables that it does not name"
+    with (
+        logged(source_server, database, pipeline_table, tmp_path, statement) as pipeline,
+        pytest.raises(SinkRefused, match=told),
+    ):
+        run_once(pipeline)
 
 
 @pytest.mark.real

@@ -93,18 +93,31 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
 
 
 def changed_rows(sql: str, default_schema: str) -> tuple[DdlResult, ...]:
-    """Return which rows a statement changed that canal's parser takes for none that changes rows; () for none.
+    """Return which rows a statement changed if canal's parser does not tell, or not all of them; () otherwise.
 
     LOAD DATA and LOAD XML are an INSERT. A query is an UPDATE without a table: a binlog has it only if one of its
-    functions changed rows, of tables that it does not name.
+    functions changed rows, of tables that it does not name. An UPDATE or DELETE of several tables, or by an alias, has
+    no table either.
     """
-    tokens = _without_settings(leading(sql))
-    word = tokens[0].word if tokens else ""
-    if word in _QUERY_VERBS:
+    reader = TokenReader(_without_settings(leading(sql)))
+    if reader.take("ANALYZE") and reader.at(*_ROW_VERBS, *_QUERY_VERBS, "FORMAT"):  # MariaDB executes it
         return (DdlResult(EventType.UPDATE, None, None),)
-    if word != "LOAD":
+    hidden = reader.word == "WITH"  # to canal's parser
+    if hidden:
+        try:
+            reader.skip_to("SELECT", "UPDATE", "DELETE")
+        except Unreadable:
+            return (DdlResult(EventType.UPDATE, None, None),)
+    word = reader.word
+    if word in ("UPDATE", "DELETE"):
+        name = _only_table(reader)
+        if name is None:
+            return (DdlResult(_ROW_VERBS[word], None, None),)
+        return (DdlResult(_ROW_VERBS[word], name.schema or default_schema, name.table),)
+    if hidden or word in _QUERY_VERBS:
+        return (DdlResult(EventType.UPDATE, None, None),)
+    if not reader.take("LOAD"):
         return ()
-    reader = TokenReader(tokens)
     try:
         reader.skip_to("INTO")
         reader.expect("INTO", "TABLE")
@@ -112,6 +125,31 @@ def changed_rows(sql: str, default_schema: str) -> tuple[DdlResult, ...]:
     except Unreadable:
         return (DdlResult(EventType.INSERT, None, None),)
     return (DdlResult(EventType.INSERT, name.schema or default_schema, name.table),)
+
+
+def _only_table(reader: TokenReader) -> Name | None:
+    """Return the one table that an UPDATE or DELETE changes; None if there may be others, or if it has an alias first.
+
+    `DELETE a FROM t AS a` and `DELETE FROM a USING t AS a` name an alias where other statements name a table.
+    """
+    verb = reader.next().word
+    ends = ("SET",) if verb == "UPDATE" else ("WHERE", "ORDER", "LIMIT", "RETURNING", ";")
+    while reader.take_any("LOW_PRIORITY", "QUICK", "IGNORE"):
+        pass
+    try:
+        if verb == "DELETE":
+            reader.expect("FROM")
+        name = table_name(reader)
+        if reader.take("PARTITION"):
+            reader.skip_group()
+        if not reader.at("FOR", "USING", ",", *ends) and not reader.done:
+            reader.take("AS")
+            reader.name()
+        if reader.take("PARTITION"):
+            reader.skip_group()
+    except Unreadable:
+        return None
+    return name if reader.at("FOR", *ends) or (verb == "DELETE" and reader.done) else None
 
 
 def _without_settings(tokens: list[Token]) -> list[Token]:
