@@ -8,7 +8,7 @@ from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import EventType
-from canal_ha.pipeline.statements import changes_unnamed
+from canal_ha.pipeline.statements import changes_unnamed, effects
 
 _ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -32,19 +32,27 @@ def check_statement(entry: Entries, takes: Takes) -> None:
 
     entry: one without rows.
     """
-    if entry.event_type not in _ROW_EVENTS or entry.is_ddl:
+    if entry.event_type not in _ROW_EVENTS and entry.event_type != EventType.CREATE:
         return
     schema, table = entry.text(entry.schema_start, entry.schema_stop), entry.text(entry.table_start, entry.table_stop)
-    unnamed = not table or changes_unnamed(entry.text(entry.sql_start, entry.sql_stop))
+    sql = entry.text(entry.sql_start, entry.sql_stop)
+    if entry.is_ddl:
+        if takes(schema, table) and any(effect.selected for effect in effects(sql, schema)):
+            raise without_rows(f"CREATE TABLE ... SELECT of {schema}.{table}", place_of(entry))
+        return
+    unnamed = not table or changes_unnamed(sql)
     if unnamed or takes(schema, table):
-        kind = EventType(entry.event_type).name
         where = f"{schema}.{table}" if table else "several tables, or of tables that it does not name"
-        raise SinkRefused(
-            f"canal: the source has logged a statement without its rows, {kind} of {where}, at"
-            f" {place_of(entry)}. Leave the table out of tables, or out of the filter of a query. Or run SET GLOBAL"
-            " binlog_format = ROW at the source, where sessions must not change it, start the pipeline or query behind"
-            " this place, and read the table again with a snapshot"
-        )
+        raise without_rows(f"{EventType(entry.event_type).name} of {where}", place_of(entry))
+
+
+def without_rows(what: str, place: str) -> SinkRefused:
+    """Return the error for a statement whose rows the binlog does not have. place: journal and offset."""
+    return SinkRefused(
+        f"canal: the source has logged a statement without its rows, {what}, at {place}. Leave the table out of tables,"
+        " or out of the filter of a query. Or run SET GLOBAL binlog_format = ROW at the source, where sessions must not"
+        " change it, start the pipeline or query behind this place, and read the table again with a snapshot"
+    )
 
 
 def place_of(entry: Entries) -> str:

@@ -163,7 +163,7 @@ class ChangeReader:
         return self._transforms.given.names
 
     def check_statements(self, frames: bytes) -> None:
-        """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so, too."""
+        """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so for most."""
         check_statements(frames, self._takes)
 
     def _rows(self, entry: Entries, event: Event, images: Images) -> Iterator[Row]:

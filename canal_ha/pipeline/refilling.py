@@ -17,8 +17,10 @@ def tables_to_read_again(portion: Portion, target: TargetDescription, where: str
     target: of the pipeline.
     where: the pipeline, for messages.
     snapshot: whether the pipeline may have tables read.
-    Raises SinkRefused if it may not.
+    Raises SinkRefused if it may not, and for statements that a changelog has no rows of.
     """
+    if target.mode == "changelog":
+        portion.reader.check_statements(portion.frames)
     if target.mode not in ("mirror", "scd2"):
         return []
     for statement in portion.leaving():
@@ -27,9 +29,9 @@ def tables_to_read_again(portion: Portion, target: TargetDescription, where: str
     if tables and not snapshot:
         raise SinkRefused(
             f"canal: {where}: a statement before {portion.progress.last} gave {', '.join(tables)} the rows of another"
-            " table, as gh-ost and pt-online-schema-change do, or a column with values that the server computes. These"
-            " are not in the binlog. Set `snapshot: initial` under `source`, so that the pipeline reads such tables"
-            " again, and start it"
+            " table, as gh-ost, pt-online-schema-change and a logged CREATE TABLE ... SELECT do, or a column with"
+            " values that the server computes. These are not in the binlog. Set `snapshot: initial` under `source`, so"
+            " that the pipeline reads such tables again, and start it"
         )
     return tables
 

@@ -23,7 +23,9 @@ class StatementEffect:
 
     schema, table: its names.
     emptied: all rows that the table had are gone.
-    refilled: the table has rows now that the binlog does not have under this name, from RENAME, a partition or a file.
+    refilled: the table has rows now that the binlog does not have under this name, from RENAME, a partition, a file or
+        a query.
+    selected: a query made them (CREATE TABLE ... SELECT). Where the source logs rows, the statement has no query.
     alter: its changes of columns; None if there are none.
     readable: whether the statement could be parsed; otherwise its changes of columns are unknown.
     computed: added columns of which the server computed the values in existing rows.
@@ -33,6 +35,7 @@ class StatementEffect:
     table: str
     emptied: bool = False
     refilled: bool = False
+    selected: bool = False
     alter: AlterTable | None = None
     readable: bool = True
     computed: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ def effects(sql: str, schema: str) -> list[StatementEffect]:
         emptied_now = before.emptied or emptied
         refilled_now = refilled or (before.refilled and not emptied)
         computed = tuple(each.name for each in added_columns(sql) if not each.known) if alter else before.computed
-        found[key] = StatementEffect(*key, emptied_now, refilled_now, alter or before.alter, computed=computed)
+        found[key] = StatementEffect(*key, emptied_now, refilled_now, alter=alter or before.alter, computed=computed)
 
     match statement:
         case DropTables(names, temporary=False) | TruncateTables(names):
@@ -71,6 +74,8 @@ def effects(sql: str, schema: str) -> list[StatementEffect]:
             for old, new in pairs:
                 put(old, emptied=True)
                 put(new, refilled=True)
+        case CreateTable(name, temporary=False, selected=True):
+            return [StatementEffect(name.schema or schema, name.table, not statement.if_not_exists, True, True)]
         case CreateTable(name, temporary=False, if_not_exists=False):
             put(name, emptied=True)
         case AlterTable(name):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from canal_ha.errors import SinkRefused
-from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.description import Description, TargetDescription
+from canal_ha.pipeline.refilling import tables_to_read_again
 from lab import Node, SqlServer, follow
 from tests.pipeline.copies import copied
 from tests.pipeline.driver import described, run_once
+from tests.pipeline.given import portion
 from tests.pipeline.test_engine import selected, source
+from tests.spark.entries import ddl
 
 
 @pytest.fixture
@@ -114,3 +118,40 @@ def test_rows_that_load_data_writes_into_another_table_stop_no_pipeline(
         source_server.execute(f"INSERT INTO {pipeline_table} VALUES (3)")
         run_once(pipeline)
         assert copied(tmp_path / "copies", pipeline_table) == selected(source_server, pipeline_table)
+
+
+SELECTED = [
+    "CREATE TABLE {database}.b (id INT PRIMARY KEY) SELECT 7 AS id",
+    "CREATE TABLE IF NOT EXISTS {database}.b (id INT PRIMARY KEY) AS SELECT 7 AS id",
+]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("statement", SELECTED)
+def test_a_copy_of_a_table_that_a_logged_query_filled_is_empty(
+    source_server: SqlServer, database: str, pipeline_table: str, tmp_path: Path, statement: str
+) -> None:
+    """The pipeline reads the table, or stops if it must not."""
+    made = f"{database}.b"
+    with logged(source_server, database, pipeline_table, tmp_path, statement) as pipeline:
+        both = replace(pipeline, tables=(pipeline_table, made))
+        source = {name: value for name, value in both.source.items() if name != "snapshot"}
+        with pytest.raises(SinkRefused, match=rf"{made} the rows of another table, as .*SELECT do.* Set `snapshot"):
+            run_once(replace(both, source=source))
+        run_once(both)
+        source_server.execute(f"INSERT INTO {made} VALUES (8)")
+        run_once(both)
+        assert copied(tmp_path / "copies", made) == selected(source_server, made)
+
+
+@pytest.mark.parametrize("sql", ["CREATE TABLE t (a INT) SELECT 1 AS a", "CREATE TABLE t AS SELECT 1 AS a"])
+def test_a_changelog_lacks_the_rows_that_a_logged_query_made(sql: str) -> None:
+    """The pipeline stops. Where the source logs rows, the statement has no query."""
+    target = TargetDescription("delta", "changelog", "evolve", {})
+    for text, logs_rows in ((sql, False), ("CREATE TABLE `t` (\n  `a` int NOT NULL\n) START TRANSACTION", True)):
+        given = portion(1, 1, [ddl(1, text, "CREATE")])
+        if logs_rows:
+            assert tables_to_read_again(given, target, "here", snapshot=True) == []
+        else:
+            with pytest.raises(SinkRefused, match=r"without its rows, CREATE TABLE \.\.\. SELECT of s\.t, at"):
+                tables_to_read_again(given, target, "here", snapshot=True)
