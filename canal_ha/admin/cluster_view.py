@@ -61,6 +61,8 @@ class Tree:
 
         Raises ZooKeeperUnavailable.
         """
+        if self._znodes is not None and not self._znodes.connected:
+            self.close()
         if self._znodes is None:
             self._znodes = self._open_session().__enter__()
         try:

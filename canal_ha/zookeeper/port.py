@@ -120,7 +120,6 @@ class KazooPort:
             hosts=self.servers,
             timeout=self._timeout_ms / 1000,
             randomize_hosts=self._random_order,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_MOST_S),
             **client_options(self._access),
             logger=logging.getLogger("kazoo.client"),
         )
@@ -347,6 +346,8 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
     if isinstance(error, NoAuthError):
         text = f"ZooKeeper at {servers} denies access: set canal.zookeeper.auth or sasl as on the node that made it"
         translated: ZooKeeperUnavailable = ZnodeDenied(text)
+    elif isinstance(error, KazooTimeoutError):
+        translated = ZooKeeperUnavailable(f"ZooKeeper at {servers} does not answer")
     else:
         translated = ZooKeeperUnavailable(f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip())
     translated.__cause__ = error
@@ -354,8 +355,14 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
 
 
 def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
-    """Return kazoo's options for credentials, TLS and the rights on new znodes: all for our accounts, else open."""
-    options: dict[str, Any] = {"default_acl": _owners(access) if access.closes else None}
+    """Return kazoo's options for credentials, TLS, reconnecting, and the rights on new znodes.
+
+    Our accounts have all rights on them; without an account, everybody has.
+    """
+    options: dict[str, Any] = {
+        "default_acl": _owners(access) if access.closes else None,
+        "connection_retry": KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_MOST_S),
+    }
     if access.digests:
         options["auth_data"] = [("digest", each) for each in access.digests]
     if access.sasl:

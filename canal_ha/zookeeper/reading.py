@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from threading import Thread
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,11 +22,16 @@ from canal_ha.zookeeper.port import acl_of, client_options, ended, transaction_o
 
 OPEN = ZooKeeperAccess()
 CONNECT_MOST_S = 10.0
+ANSWER_MOST_S = 5.0  # to a change, or to the READ_AT_ONCE requests that are asked together
+CLOSE_MOST_S = 1.0  # then the session is left to end on its own
 READ_AT_ONCE = 512
 
 
 class BlockingZnodes:
     """Znodes for a caller that may wait; `with` opens and closes the session. Every method raises ZooKeeperUnavailable.
+
+    While the connection is lost, kazoo keeps requests until it is back. So every request has a time limit. A change
+    that was not answered in time may have been made, or may be made later.
 
     servers: as in canal.zkServers.
     access: how to reach ZooKeeper, and as whom.
@@ -46,9 +54,11 @@ class BlockingZnodes:
             if not self._client.start_async().wait(CONNECT_MOST_S):
                 raise KazooTimeoutError("Connection time-out")
             if self._access.sasl:
-                self._client.exists("/")  # kazoo is connected before the login is over
+                self._client.exists_async("/").get(
+                    timeout=CONNECT_MOST_S
+                )  # kazoo is connected before the login is over
         except (KazooTimeoutError, KazooException) as error:
-            reason = ended(self._client) or str(error)
+            reason = ended(self._client) or str(error) or "the login was not answered"
             self._close()
             raise ZooKeeperUnavailable(f"no ZooKeeper answers at {self._servers}: {reason}") from error
         return self
@@ -58,9 +68,21 @@ class BlockingZnodes:
     ) -> None:
         self._close()
 
+    @property
+    def connected(self) -> bool:
+        """Whether the session has a connection now."""
+        return bool(self._client.connected)
+
     def _close(self) -> None:
-        self._client.stop()
-        self._client.close()
+        """End the session. kazoo waits for the answer of a server, so a thread does it that may outlive the call."""
+        closing = Thread(target=self._end, name="canal-zookeeper-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_MOST_S)
+
+    def _end(self) -> None:
+        with suppress(KazooException, OSError):  # the session then expires on its own
+            self._client.stop()
+            self._client.close()
 
     def get(self, path: str) -> Znode | None:
         """Return the node, or None when it does not exist."""
@@ -101,9 +123,11 @@ class BlockingZnodes:
     def _ask_all(self, ask: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Any]:
         """Yield the answer for each path: None if the node does not exist, the error if only its rights forbid it."""
         for first in range(0, len(paths), READ_AT_ONCE):
-            for answer in [ask(path) for path in paths[first : first + READ_AT_ONCE]]:
+            answers = [ask(path) for path in paths[first : first + READ_AT_ONCE]]
+            until = monotonic() + ANSWER_MOST_S
+            for answer in answers:
                 try:
-                    yield answer.get()
+                    yield _answer(answer, until)
                 except NoNodeError:
                     yield None
                 except (KazooTimeoutError, KazooException) as error:
@@ -115,13 +139,10 @@ class BlockingZnodes:
     def open_to_all(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Return those of the nodes that exist and that everybody may change or delete."""
         found = []
-        for path in paths:
-            try:
-                acls, _ = self._client.get_acls(path)
-            except NoNodeError:
-                continue
-            except (KazooTimeoutError, KazooException) as error:
-                raise unavailable(self._servers, error) from error
+        for path, answer in zip(paths, self._ask_all(self._client.get_acls_async, paths), strict=True):
+            if isinstance(answer, ZnodeDenied):
+                raise answer
+            acls, _ = answer or ((), None)
             if any(acl.id.scheme == "world" and acl.perms & ~Permissions.READ for acl in acls):
                 found.append(path)
         return tuple(found)
@@ -129,7 +150,8 @@ class BlockingZnodes:
     def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
         """Do all operations or none, as Znodes.transaction. Raises TransactionRefused."""
         try:
-            results = transaction_of(self._client, operations, self._access).commit()
+            asked = transaction_of(self._client, operations, self._access).commit_async()
+            results = _answer(asked, monotonic() + ANSWER_MOST_S)
         except (KazooTimeoutError, KazooException) as error:
             raise unavailable(self._servers, error) from error
         versions = versions_after(operations, results)
@@ -139,10 +161,16 @@ class BlockingZnodes:
 
     def ensure(self, path: str) -> None:
         """Create the persistent node if it is missing, and its missing parents, including the chroot."""
+        until = monotonic() + ANSWER_MOST_S
         try:
             acl = acl_of(path, self._access)
             if acl is not None:
-                self._client.ensure_path(path.rpartition("/")[0])
-            self._client.ensure_path(path, acl)
+                _answer(self._client.ensure_path_async(path.rpartition("/")[0]), until)
+            _answer(self._client.ensure_path_async(path, acl), until)
         except (KazooTimeoutError, KazooException) as error:
             raise unavailable(self._servers, error) from error
+
+
+def _answer(asked: Any, until: float) -> Any:
+    """Wait for the answer to a request of kazoo. Raises KazooTimeoutError if there is none at `until`."""
+    return asked.get(timeout=max(0.0, until - monotonic()))

@@ -20,6 +20,8 @@ from lab.node import Node, follow
 from lab.waiting import until
 from tests.admin.test_openapi import check
 
+ANSWER_MOST_S = 30.0
+
 
 class Browser:
     """Reads the page of a node, and keeps its cookies."""
@@ -31,7 +33,8 @@ class Browser:
     def open(self, path: str, fields: dict[str, str] | None = None) -> str:
         """Return a page, also one that tells of an error. fields: of a form to send."""
         try:
-            with self._opener.open(self._base + path, None if fields is None else urlencode(fields).encode()) as answer:
+            data = None if fields is None else urlencode(fields).encode()
+            with self._opener.open(self._base + path, data, ANSWER_MOST_S) as answer:
                 return str(answer.read().decode())
         except HTTPError as error:
             return error.read().decode()
@@ -132,3 +135,29 @@ def test_the_page_adds_a_destination_to_every_node_and_removes_it(mysql: MySQL) 
             assert " removed it." in browser.open(path, hidden(confirm))
             until(lambda: not one.running() | two.running())
             assert not any((node.conf / "late" / "instance.properties").exists() for node in nodes)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("frozen", [False, True], ids=["stopped", "frozen"])
+def test_the_page_never_answers_once_zookeeper_is_away(frozen: bool) -> None:
+    """Somebody looked shortly before. The next looks tell the problem, and show the cluster soon after it is over."""
+    with ZooKeeper() as zookeeper, Node({}, zk_servers=zookeeper.hosts) as node:
+        browser = Browser(node)
+
+        def cluster() -> Any:
+            return browser.json("/api/v1/cluster")
+
+        until(lambda: cluster()["nodes"] or None)
+        assert cluster()["problem"] == ""
+        if frozen:
+            zookeeper.pause()
+        else:
+            zookeeper.stop()
+        problem = until(lambda: cluster()["problem"] or None, seconds=30)
+        assert zookeeper.hosts in problem
+        assert cluster()["problem"]
+        if frozen:
+            zookeeper.resume()
+        else:
+            zookeeper.start()
+        until(lambda: cluster()["problem"] == "" and len(cluster()["nodes"]) == 1, seconds=30)
