@@ -15,6 +15,7 @@ SEEN_SHAPE: Mapping[str, Any] = {
     "changes": [{"destination": str, "before": str, "after": str, "at": float}],
 }
 CHANGES_SHOWN = 100
+NOT_CONFIGURED = "not configured"
 SAME_S = 30.0  # within it, a change that two nodes saw is one; nodes look every few seconds
 
 Status = Mapping[str, Any]
@@ -137,7 +138,7 @@ def _state(view: DestinationView, status: Status | str | None, found: Status) ->
     if view.released:
         return "released"
     if not view.runs_on:
-        return "paused" if view.paused else "no owner"
+        return "paused" if view.paused else "no owner" if view.configured else NOT_CONFIGURED
     if not found:
         return "unknown" if isinstance(status, str) or status is None else "starting"
     return "source error" if found["source_error"] else "running"

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from canal_ha.accounts import gate
 from canal_ha.admin.actions import PLACES
 from canal_ha.admin.additions import FORM_KEYS, TEXT_MOST, DestinationAdded, DestinationRemoved
+from canal_ha.admin.cluster_document import NOT_CONFIGURED
 from canal_ha.admin.cursors import PLACE_MOST
 from canal_ha.config import keys
 from canal_ha.config.alarms import ConfigAlarm
@@ -233,7 +234,17 @@ def _documents() -> dict[str, Schema]:
     destination = {
         **_texts("destination", "owner", "problem", "source_address", "source_role", "source_version", "source_error"),
         "state": {
-            "enum": ["running", "starting", "source error", "no owner", "paused", "released", "unknown", "unreadable"]
+            "enum": [
+                "running",
+                "starting",
+                "source error",
+                "no owner",
+                NOT_CONFIGURED,
+                "paused",
+                "released",
+                "unknown",
+                "unreadable",
+            ]
         },
         "stand_by": _list(TEXT),
         "seconds_behind": NUMBER,

@@ -17,7 +17,7 @@ from canal_ha.admin.acting import Acting
 from canal_ha.admin.actions import Action
 from canal_ha.admin.answer import answer, later
 from canal_ha.admin.api import Query, Report, query_of
-from canal_ha.admin.cluster_document import states
+from canal_ha.admin.cluster_document import NOT_CONFIGURED, states
 from canal_ha.admin.cluster_view import ClusterView, destination_in
 from canal_ha.admin.events import PageEvents
 from canal_ha.admin.forms import FORMS, Form
@@ -200,6 +200,7 @@ class WholePage:
                 changes=[each for each in document["changes"] if each["destination"] == name][:20],
                 snapshots=[client for client in it["clients"] if client["snapshot"]],
                 forms=_forms(guest, name),
+                configured=it["state"] != NOT_CONFIGURED,
             ),
         )
 

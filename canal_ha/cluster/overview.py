@@ -81,6 +81,7 @@ class DestinationView:
     paused: an operator keeps it stopped on all nodes.
     queue: where its changes go with canal.serverMode = kafka, as in the owner's status; None if clients take them.
     problem: why its znodes cannot be read.
+    configured: whether a node has it, or a missing node could have it. False for a removed one whose cursors are kept.
     """
 
     name: str
@@ -93,6 +94,7 @@ class DestinationView:
     problem: str = ""
     paused: bool = False
     queue: Mapping[str, Any] | None = None
+    configured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +168,12 @@ def read_overview(znodes: BlockingZnodes) -> Overview:
     )
     missing = (NodeView(name, missing=True) for name in {*znodes.children(tree.NODES)} - {*names})
     nodes = sorted((*alive, *missing), key=attrgetter("address"))
-    return Overview(tuple(nodes), tuple(_destinations(znodes, znodes.children(tree.DESTINATIONS))))
+    some_missing = any(node.missing for node in nodes)
+    return Overview(tuple(nodes), tuple(_destinations(znodes, znodes.children(tree.DESTINATIONS), some_missing)))
 
 
-def _destinations(znodes: BlockingZnodes, names: Sequence[str]) -> Iterator[DestinationView]:
-    """Ask for all at once, so that hundreds take a few round trips to ZooKeeper."""
+def _destinations(znodes: BlockingZnodes, names: Sequence[str], some_missing: bool) -> Iterator[DestinationView]:
+    """Ask for all at once, so that hundreds take a few round trips to ZooKeeper. some_missing: of the nodes."""
     owners = znodes.get_all([tree.running(name) for name in names])
     below = znodes.children_of_all([tree.destination(name) for name in names])
     members = znodes.children_of_all([tree.destination_members(name) for name in names])
@@ -197,6 +200,7 @@ def _destinations(znodes: BlockingZnodes, names: Sequence[str]) -> Iterator[Dest
             tuple(node for node in able if node != runs_on),
             clients=tuple(clients[name, client_id] for client_id in tree.client_ids(children)),
             paused=tree.paused(name).rpartition("/")[2] in children,
+            configured=bool(runs_on or able or some_missing),
         )
 
 

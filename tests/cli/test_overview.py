@@ -169,8 +169,8 @@ def test_json_has_every_field_by_its_name() -> None:
     example, orphan = document["destinations"]
     assert sorted(example) == sorted(orphan)
     assert sorted(example) == [
-        "clients", "name", "paused", "problem", "queue", "released", "runs_on", "source_address", "source_error",
-        "stand_by",
+        "clients", "configured", "name", "paused", "problem", "queue", "released", "runs_on", "source_address",
+        "source_error", "stand_by",
     ]  # fmt: skip
     first, second, third = example["clients"]
     assert [first["client_id"], second["client_id"], third["client_id"]] == [7, 1001, 1002]

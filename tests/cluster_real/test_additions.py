@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from canal_ha.cli.status import PROBLEM
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
-from lab.node import Client
+from lab.node import PROGRAM, Client
+from tests.admin.test_openapi import check
+from tests.cluster_real.test_page import Browser
 from tests.cluster_real.test_placement import destination
 from tests.waiting import until
 
@@ -68,6 +74,38 @@ def test_a_destination_comes_to_each_node_that_is_asked_and_goes_again(
         with BlockingZnodes(hosts) as znodes:
             assert znodes.get(tree.destination("shop")) is None
         assert "has no destination shop" in destination(other, "remove", "shop", "--yes", fails=True)
+
+
+def test_a_removed_destination_stays_a_problem_for_ever(zookeeper: ZooKeeper, mariadb: MariaDB) -> None:
+    """Its cursors are kept. It is not configured, which is no problem, unless a missing node could have it."""
+    hosts = f"{zookeeper.hosts}/removed{time.time_ns()}"
+
+    def status(*options: str) -> Any:
+        return subprocess.run([PROGRAM, "status", "--zk", hosts, *options], capture_output=True, text=True, timeout=60)
+
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(Node({}, zk_servers=hosts, properties=SCANNED, name=name)) for name in "ab"]
+        for node in nodes:
+            destination(node, "add", "shop", *given(mariadb), "--yes")
+        until(lambda: any(node.running() for node in nodes))
+        for node in nodes:
+            destination(node, "remove", "shop", "--yes")
+        done = status()
+        assert done.returncode == 0, done.stdout
+        assert "nobody (not configured)" in done.stdout
+        (shop,) = json.loads(status("--json").stdout)["destinations"]
+        assert shop["configured"] is False
+        browser = Browser(nodes[0])
+        (shop,) = until(lambda: (found := browser.json("/api/v1/cluster"))["nodes"][1:] and found["destinations"])
+        assert shop["state"] == "not configured"
+        check("/api/v1/cluster", 200, browser.json("/api/v1/cluster"))
+        text = browser.open("/destinations/shop")
+        assert "remove shop --purge" in text
+        assert 'id="curve"' not in text
+        nodes[1].kill()
+        done = until(lambda: ": missing:" in (found := status()).stdout and found)
+        assert done.returncode == PROBLEM
+        assert "shop: no owner; eligible nodes: 0" in done.stdout
 
 
 def test_without_a_scan_the_list_changes_and_a_restart_is_asked_for(mariadb: MariaDB, tmp_path: Path) -> None:
