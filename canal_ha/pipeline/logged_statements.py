@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import EventType
-from canal_ha.pipeline.statements import changes_unnamed, effects
+from canal_ha.pipeline.statements import StatementEffect, changes_unnamed, effects
 
 _ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -37,17 +37,27 @@ def check_statement(entry: Entries, takes: Takes) -> None:
     schema, table = entry.text(entry.schema_start, entry.schema_stop), entry.text(entry.table_start, entry.table_stop)
     sql = entry.text(entry.sql_start, entry.sql_stop)
     if entry.is_ddl:
-        if takes(schema, table) and any(effect.selected for effect in effects(sql, schema)):
-            raise without_rows(f"CREATE TABLE ... SELECT of {schema}.{table}", place_of(entry))
+        check_filled([effect for effect in effects(sql, schema) if takes(effect.schema, effect.table)], place_of(entry))
         return
     unnamed = not table or changes_unnamed(sql)
     if unnamed or takes(schema, table):
         where = f"{schema}.{table}" if table else "several tables, or of tables that it does not name"
-        raise without_rows(f"{EventType(entry.event_type).name} of {where}", place_of(entry))
+        raise _without_rows(f"{EventType(entry.event_type).name} of {where}", place_of(entry))
 
 
-def without_rows(what: str, place: str) -> SinkRefused:
-    """Return the error for a statement whose rows the binlog does not have. place: journal and offset."""
+def check_filled(effects: Iterable[StatementEffect], place: str) -> None:
+    """Raise SinkRefused for a logged CREATE TABLE ... SELECT.
+
+    effects: of one statement.
+    place: of its entry; see place_of.
+    """
+    for effect in effects:
+        if effect.selected:
+            raise _without_rows(f"CREATE TABLE ... SELECT of {effect.name}", place)
+
+
+def _without_rows(what: str, place: str) -> SinkRefused:
+    """Return the error for a statement whose rows the binlog does not have."""
     return SinkRefused(
         f"canal: the source has logged a statement without its rows, {what}, at {place}. Leave the table out of tables,"
         " or out of the filter of a query. Or run SET GLOBAL binlog_format = ROW at the source, where sessions must not"

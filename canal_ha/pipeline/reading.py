@@ -31,7 +31,7 @@ from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import DDL_TYPES
 from canal_ha.pipeline.entry_transform import transformed
 from canal_ha.pipeline.given_key import KeyNames
-from canal_ha.pipeline.logged_statements import check_statement, check_statements, place_of
+from canal_ha.pipeline.logged_statements import check_filled, check_statement, check_statements, place_of
 from canal_ha.pipeline.row_entry import RowEntry, row_entries
 from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows
 from canal_ha.pipeline.transforms import Transforms
@@ -58,6 +58,7 @@ class _Statement:
     own: the table that its entry names.
     sql: its text.
     effects: on tables of the pipeline.
+    place: see place_of.
     """
 
     start: int
@@ -66,6 +67,7 @@ class _Statement:
     own: Table
     sql: str
     effects: Sequence[StatementEffect]
+    place: str
 
     @property
     def tables(self) -> list[Table]:
@@ -163,8 +165,16 @@ class ChangeReader:
         return self._transforms.given.names
 
     def check_statements(self, frames: bytes) -> None:
-        """Raise SinkRefused if the source has logged changes of rows as statements; `batches` does so for most."""
+        """Raise SinkRefused if the source has logged changes of rows as statements, for messages of single rows.
+
+        `batches` does so, too, but for CREATE TABLE ... SELECT: see check_filled.
+        """
         check_statements(frames, self._takes)
+
+    def check_filled(self, frames: bytes) -> None:
+        """Raise SinkRefused if the source has logged a CREATE TABLE ... SELECT, whose rows a changelog would lack."""
+        for statement in self._statements(frames):
+            check_filled(statement.effects, statement.place)
 
     def _rows(self, entry: Entries, event: Event, images: Images) -> Iterator[Row]:
         plan = self._transforms.of(event.schema, event.table)
@@ -260,7 +270,7 @@ class ChangeReader:
         for effect in mine:
             if effect.alter is not None:
                 self._transforms.of(effect.schema, effect.table).note_names(effect.alter)
-        return _Statement(start, entry.pos, entry.number, own, stored.sql, mine)
+        return _Statement(start, entry.pos, entry.number, own, stored.sql, mine, place_of(entry))
 
     def _learn_names(self, frames: bytes) -> None:
         """Note the names that statements give to given key columns, because rows before them may have these, too."""

@@ -17,10 +17,10 @@ def tables_to_read_again(portion: Portion, target: TargetDescription, where: str
     target: of the pipeline.
     where: the pipeline, for messages.
     snapshot: whether the pipeline may have tables read.
-    Raises SinkRefused if it may not, and for statements that a changelog has no rows of.
+    Raises SinkRefused if it may not, and if a changelog would lack rows that a statement made.
     """
     if target.mode == "changelog":
-        portion.reader.check_statements(portion.frames)
+        portion.reader.check_filled(portion.frames)
     if target.mode not in ("mirror", "scd2"):
         return []
     for statement in portion.leaving():
