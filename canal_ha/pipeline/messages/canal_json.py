@@ -21,7 +21,7 @@ from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
 _NULL = "null"
 _Rows = tuple[list[bytes], list[bytes]]
-"""Rows as objects of `data`, and of `old`"""
+"""Rows as objects of `data`, and of `old`."""
 
 
 class CanalJson:
@@ -35,21 +35,20 @@ class CanalJson:
     ) -> Iterator[QueueMessage]:
         """See MessageFormat."""
         columns, event = entry.image, entry.event
-        shape = _shape(columns)
-        keys = columns.key_names if entry.rows else []
         parts: dict[int, _Rows] = {placement.fixed: ([], [])}
+        types = codes = names = _NULL
         if entry.rows:
+            shape, keys = _shape(columns), columns.key_names
+            types = shape.types
+            codes = _object([f"{name}:{code}" for name, code in zip(shape.names, entry.codes, strict=True)])
+            if keys:
+                names = f"[{','.join([quoted(name) for name in keys])}]"
             data = entry.rows.objects(shape.labels, deleted=event == EventType.DELETE)
             old: list[bytes] = []
             if event == EventType.UPDATE:
                 old = entry.rows.old_objects(_shape(entry.before).labels, entry.before.places_of(columns))
             place = placement.placing(entry.schema, entry.table, keys)
             parts = _parted(entry, place, data, old) if place.needs_values else {place({}): (data, old)}
-        types = codes = _NULL
-        if entry.rows:
-            types = shape.types
-            codes = _object([f"{name}:{code}" for name, code in zip(shape.names, entry.codes, strict=True)])
-        names = f"[{','.join([quoted(name) for name in keys])}]" if keys else _NULL
         head = (
             f',"database":{quoted(entry.schema)},"es":{entry.time_ms},"gtid":{quoted(entry.gtid)}'
             f',"id":{origin.number},"isDdl":{"true" if entry.is_ddl else "false"},"mysqlType":{types},"old":'

@@ -61,9 +61,10 @@ class RowPlace:
         return partition_of(hashed, self._count)
 
     def of_rows(self, entry: RowEntry) -> list[int]:
-        """Return the partition of each row of an entry: that of its current image. Raises RemoteProtocolError."""
-        if not self.needs_values:
-            return [self({})] * len(entry.rows)
+        """Return the partition of each row of an entry, by its current image, if the values count.
+
+        Raises RemoteProtocolError.
+        """
         columns = {name: place for place, name in enumerate(entry.image.names)}
         counted = [columns[name] for name in self._names if name in columns]
         hashes = entry.rows.hashes(counted, deleted=entry.event == EventType.DELETE)
