@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from deltalake import DeltaTable
 
 from canal_ha.errors import SinkRefused
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.given_key import KeyNames
 from canal_ha.pipeline.messages.row_changes import RowOperations
 from canal_ha.pipeline.progress import Progress
@@ -22,6 +25,27 @@ from tests.spark import entries as made
 
 NOTHING = Progress("run", 0, LogPosition("", 0), 0)
 KEYS = [("k",), ("k2",)]
+
+
+@contextmanager
+def copied_by_key(mysql: MySQL, table: str, rows: str, tmp_path: Path, *mode: str) -> Iterator[Description]:
+    """Create a table with the key k that a pipeline into Delta has copied; yield the pipeline.
+
+    table: `schema.table`; the schema is created, too.
+    rows: its first rows, as VALUES.
+    mode: of the target, as `described` has it.
+    """
+    database = table.partition(".")[0]
+    mysql.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k INT NOT NULL UNIQUE, v INT)",
+        f"INSERT INTO {table} VALUES {rows}",
+    )
+    with Node({database: follow(mysql)}) as node:
+        reading = source(node, database, snapshot=table)
+        pipeline = described(tmp_path, reading, "delta", *mode, tables=(table,), keys={table: ("k",)})
+        run_once(pipeline)
+        yield pipeline
 
 
 def rows_around(renaming: str) -> bytes:
@@ -119,16 +143,7 @@ def test_rows_are_lost_behind_a_statement_that_gives_another_column_the_key_s_fo
 ) -> None:
     """No start goes on behind the statement, unless the file has the key's present name."""
     table = f"{database}.a"
-    mysql.execute(
-        f"CREATE DATABASE {database}",
-        f"CREATE TABLE {table} (k INT NOT NULL UNIQUE, v INT)",
-        f"INSERT INTO {table} VALUES (1, 1), (2, 1)",
-    )
-    with Node({database: follow(mysql)}) as node:
-        pipeline = described(
-            tmp_path, source(node, database, snapshot=table), "delta", tables=(table,), keys={table: ("k",)}
-        )
-        run_once(pipeline)
+    with copied_by_key(mysql, table, "(1, 1), (2, 1)", tmp_path) as pipeline:
         mysql.execute(f"ALTER TABLE {table} RENAME COLUMN k TO k_old")
         run_once(pipeline)
         mysql.execute(statement.format(table=table), f"UPDATE {table} SET k = 9")
@@ -150,16 +165,7 @@ def test_a_renamed_key_column_does_not_stop_a_pipeline(
 ) -> None:
     """The file may have the name from before the statement or from behind it, as long as rows of both sides come."""
     table = f"{database}.a"
-    mysql.execute(
-        f"CREATE DATABASE {database}",
-        f"CREATE TABLE {table} (k INT NOT NULL UNIQUE, v INT)",
-        f"INSERT INTO {table} VALUES (1, 1)",
-    )
-    with Node({database: follow(mysql)}) as node:
-        pipeline = described(
-            tmp_path, source(node, database, snapshot=table), "delta", mode, tables=(table,), keys={table: ("k",)}
-        )
-        run_once(pipeline)
+    with copied_by_key(mysql, table, "(1, 1)", tmp_path, mode) as pipeline:
         mysql.execute(
             f"INSERT INTO {table} VALUES (2, 2)",
             f"ALTER TABLE {table} RENAME COLUMN k TO k2",
