@@ -2,8 +2,8 @@
 
 Single-row transactions are committed at an even pace all the time. Two clients read them: the one whose stream the
 snapshot is put into, and another one. Latency is from sending a COMMIT to the client that has parsed the row, before
-the snapshot begins and until it ends. The database's own answer to the COMMIT is measured, too: what it takes longer
-beside a snapshot is the wait for a processor, which no node can shorten.
+the snapshot begins and until it ends. The time until the database answers the COMMIT is measured, too: a node cannot
+shorten it.
 
     python -m bench.beside_snapshot [--rows N] [--rows-per-second N] [--database mariadb|mysql ...]
 """

@@ -56,8 +56,8 @@ _FUNCTIONS = (  # of their arguments alone
     "UTC_TIMESTAMP WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK"
 )
 # Servers look for KILL between two rows, not within a function. So no text may grow much beyond the values of a row:
-# functions that lengthen texts are not called within each other, BINARY is none (BINARY(N) of CAST pads a value to N
-# bytes), and neither is REPLACE, whose time is quadratic on MariaDB.
+# a function that lengthens texts must not be called within another one. BINARY is no function here, because CAST pads a
+# value of the type BINARY(N) to N bytes. REPLACE is none either, because its time is quadratic on MariaDB.
 _LENGTHENING = frozenset({"CONCAT", "CONCAT_WS", "HEX"})
 _BEFORE_BRACKETS = frozenset(f"{_LANGUAGE} {_TYPES} {_FUNCTIONS}".split())
 _OTHER_WORDS = (  # constants, units of time, and words between the arguments of CAST, CONVERT, MATCH and TRIM
@@ -130,7 +130,7 @@ def names_in(condition: str) -> frozenset[str]:
     """
     names: set[str] = set()
     opened: list[str] = []  # the functions whose brackets are open; "" for other brackets
-    longer = ""  # the one of them that lengthens texts
+    longer = ""  # that one of them which lengthens texts
     name, called = "", False  # of the token before, and whether it may stand before a bracket
     dotted = False
     for found in _tokens(condition):

@@ -200,19 +200,19 @@ class SnapshotState:
         return replace(self, ranges=(*self.ranges, SnapshotRange(self.begun)))
 
     def beginning(self, table: str) -> int:
-        """Return how many times a table began again. What two states with one number tell of it is of the same rows."""
+        """Return how many times a table began again. States with the same number describe the same rows of it."""
         return self.beginnings.get(table, 0) + self.beginnings.get(_ALL_TABLES, 0)
 
     def begin_again(self, *tables: int) -> SnapshotState:
-        """Return the state with these tables as not read, each that is begun as one range from its first row.
+        """Return the state in which these tables are not read. Each that is begun is one range from its first row.
 
-        If the text had no room for that, all tables begin again.
+        If the text has no room for the new numbers, all tables begin again.
         """
         names = [self.tables[number] for number in tables]
         return self._with_beginnings({name: self.beginning(name) + 1 for name in names})
 
     def begun_again_as(self, other: SnapshotState) -> SnapshotState:
-        """Return the state with all tables as not read that began again more often in another one."""
+        """Return the state in which no table is read that began again more often in another state."""
         if self.beginnings == other.beginnings:
             return self
         known = set(other.tables)
@@ -220,7 +220,7 @@ class SnapshotState:
         return self._with_beginnings({name: count for name, count in numbers.items() if count > self.beginning(name)})
 
     def _with_beginnings(self, beginnings: Mapping[str, int]) -> SnapshotState:
-        """Return the state with these tables as not read. beginnings: their new numbers."""
+        """Return the state in which these tables are not read. beginnings: their new numbers."""
         if not beginnings:
             return self
         again = {number for number, table in enumerate(self.tables[: self.begun]) if table in beginnings}
@@ -492,9 +492,9 @@ def advanced(stored: str, progress: str, *, read_again: bool = False) -> str:
 
     read_again: a newer feed has read on from a stored state. It makes a new attempt at a table without a key, so
         progress of the attempt before does not count, nor any behind that table.
-    A snapshot that somebody has paused or cancelled meanwhile stays so. A table that began again counts as not read,
-    whichever of the two tells it, and also if the progress does not count: the client has acknowledged the statement
-    behind it, too. Only the progress of the newest feed knows better than what is stored, unless that feed has failed.
+    A snapshot that somebody has paused or cancelled meanwhile stays so. A table that began again in either text counts
+    as not read. This also holds if the progress does not count otherwise, because the client has acknowledged the
+    statement behind it. The progress of the newest feed overrides the stored beginnings, unless that feed has failed.
     """
     if not progress or not stored:
         return stored

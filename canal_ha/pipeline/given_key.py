@@ -67,7 +67,7 @@ class GivenKeys:
         table: its name at the target, as the names of columns are.
         dropped, added: names of columns.
         renamed: old and new names.
-        Raises SinkRefused if another column gets a name by which rows before or behind have the key.
+        Raises SinkRefused if another column gets a name that the key has in rows before or behind the statement.
         """
         given = self._keys.get(table, ())
         if not given:

@@ -73,8 +73,8 @@ class ImageColumns:
 class EntryRows:
     """The rows of an entry, read when somebody asks for them.
 
-    Iterating yields the texts before and after each row; a side that the event has not is empty. Reading raises
-    RemoteProtocolError.
+    Iterating yields the texts before and after the change of each row; a side that the event lacks is empty. Reading
+    raises RemoteProtocolError.
     """
 
     __slots__ = ("_images", "_places", "_src")

@@ -54,9 +54,8 @@ class BlockingZnodes:
             if not self._client.start_async().wait(CONNECT_MOST_S):
                 raise KazooTimeoutError("Connection time-out")
             if self._access.sasl:
-                self._client.exists_async("/").get(
-                    timeout=CONNECT_MOST_S
-                )  # kazoo is connected before the login is over
+                # kazoo is connected before the login is over
+                self._client.exists_async("/").get(timeout=CONNECT_MOST_S)
         except (KazooTimeoutError, KazooException) as error:
             reason = ended(self._client) or str(error) or "the login was not answered"
             self._close()

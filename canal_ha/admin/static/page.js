@@ -78,7 +78,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (plot) plot.destroy();
     plot = new uPlot({
       width: box.clientWidth, height: 220, series, scales: { s: { range: floor }, b: { range: floor } },
-      axes: [axis({ values: (_, ticks, axis, space, step) => ticks.map((tick) => clock(tick, step < 60)), space: 80 }),
+      axes: [axis({ values: (_, ticks, index, space, step) => ticks.map((tick) => clock(tick, step < 60)), space: 80 }),
         axis({ scale: "s", size: 60, incrs: steps, values: (_, ticks) => ticks.map(seconds) }),
         axis({ scale: "b", side: 1, size: 80, incrs: steps.filter((step) => step >= 1), grid: { show: false }, values: (_, ticks) => ticks.map(size) })],
     }, data, box);

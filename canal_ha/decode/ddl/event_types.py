@@ -128,7 +128,7 @@ def changed_rows(sql: str, default_schema: str) -> tuple[DdlResult, ...]:
 
 
 def _only_table(reader: TokenReader) -> Name | None:
-    """Return the one table that an UPDATE or DELETE changes; None if there may be others, or if it has an alias first.
+    """Return the one table that an UPDATE or DELETE changes; None if there may be others, or if an alias comes first.
 
     `DELETE a FROM t AS a` and `DELETE FROM a USING t AS a` name an alias where other statements name a table.
     """

@@ -133,15 +133,15 @@ class SnapshotProgress:
     def begin_tables_again(
         self, replaced: Callable[[str, Collection[str] | None], bool], refilled: Callable[[str], bool]
     ) -> list[str] | None:
-        """Let the tables be read again that are others now; return those that are begun. None: there are no others.
+        """Begin tables again whose rows were replaced. Return those that were begun; None if no table was replaced.
 
-        A table that is not begun counts, too: of an earlier feed, parts of it may be acknowledged. A table without a
-        key is left out: while it is read, the server lets no statement change it.
+        A table that is not begun counts, too: the client may acknowledge parts of it that an earlier feed has read. A
+        table without a key is left out: while it is read, the server lets no statement change it.
 
-        replaced: tells whether a table is another one now, given its name and the columns of the key by which it is
-            being read; None: it is not begun, so any key may be meant.
-        refilled: tells of a table that is read to its end whether it has rows now that do not come from the stream. If
-            it is only gone, nothing is left to read.
+        replaced: tells whether a table is another one now. It gets the name, and the columns of the key by which the
+            table is being read; None if the table is not begun, because then it can have any key.
+        refilled: tells whether a table that is read to its end has rows now that the stream does not bring. If the
+            table is gone, nothing is left to read.
         """
         with self._changed:
             state = self.state

@@ -40,8 +40,7 @@ _COLLATIONS = (
 )
 _SIZES = (
     "SELECT COALESCE(table_rows, 0) AS count, COALESCE(data_length, 0) AS size, COALESCE(engine, '') AS engine"
-    " FROM information_schema.tables"
-    " WHERE table_schema = %s AND table_name = %s"
+    " FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 )
 _TRANSACTIONS = (
     "SELECT e.transactions AS able FROM information_schema.tables t JOIN information_schema.engines e"

@@ -92,7 +92,7 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
 
 
 def refills(sql: str, default_schema: str, *, schema: str, table: str) -> bool:
-    """Return whether a table can have rows by a statement that the stream does not bring; True in doubt.
+    """Return whether a statement can give a table rows that the stream does not bring; True in doubt.
 
     A table that was created is empty. Arguments: see `replaces`.
     """
