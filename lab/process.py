@@ -164,8 +164,9 @@ class Process:
         return self.start()
 
     def pause(self) -> None:
-        """Pause the process (SIGSTOP): sockets stay open and nothing answers."""
+        """Pause the process (SIGSTOP), and wait for all threads: sockets stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Resume a paused process."""
