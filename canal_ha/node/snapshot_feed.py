@@ -22,7 +22,7 @@ from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.progress import SnapshotProgress
 from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
 from canal_ha.source.snapshot.source import RESUME
-from canal_ha.source.snapshot.watch import SnapshotWatch
+from canal_ha.source.snapshot.watch import StatementWatch
 
 _OF_A_CLIENT = "use a client id and `canal-ha snapshot start --without-key`"  # a private read has no way
 
@@ -49,7 +49,7 @@ class SnapshotFeed:
         open_dump: opens the dump.
         route: says which server the snapshot reads.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
-        begins_again: see SnapshotWatch.
+        begins_again: see StatementWatch.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
         before = request.start if config.decode.gtid_on else None
@@ -61,7 +61,7 @@ class SnapshotFeed:
             request.snapshot_failing(error, retry_in_s)
 
         progress = SnapshotProgress(state)
-        watch = SnapshotWatch(progress, junction, begins_again)
+        watch = StatementWatch(progress, junction, begins_again)
         self._reader = SnapshotReader(
             progress,
             route,
@@ -159,7 +159,7 @@ def open_watched(
         junction.moved(None, None)
         request.moved(move)
 
-    watch = SnapshotWatch(SnapshotProgress(state), junction, begins_again)
+    watch = StatementWatch(SnapshotProgress(state), junction, begins_again)
     dump = open_dump(replace(request, accept=junction.accept, moved=moved, altering=watch.altering))
     return dump
 

@@ -70,7 +70,7 @@ class ImageColumns:
         return self.indexes != list(range(len(self.indexes)))
 
 
-class EntryRows:
+class StoredRows:
     """The rows of an entry, read when somebody asks for them.
 
     Iterating yields the texts before and after the change of each row; a side that the event lacks is empty. Reading
@@ -142,7 +142,7 @@ class RowEntry:
     snapshot: str
     before: ImageColumns
     after: ImageColumns
-    rows: EntryRows
+    rows: StoredRows
     codes: Sequence[int]
     frame: memoryview
     key_names: Mapping[str, str]
@@ -219,7 +219,7 @@ def _entry(
         entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else "",
         _columns(images.before),
         _columns(images.after),
-        EntryRows(entry.src, places, images),
+        StoredRows(entry.src, places, images),
         [column.cell_type for column in current.columns] if places else (),
         memoryview(entry.src)[start : entry.pos],
         key_names,

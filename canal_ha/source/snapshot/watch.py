@@ -1,4 +1,4 @@
-"""SnapshotWatch: looks for statements that put other rows under the name of a table of an unfinished snapshot.
+"""StatementWatch: looks for statements that put other rows under the name of a table of an unfinished snapshot.
 
 It does so in every phase, because a snapshot that is paused or has failed may go on later.
 """
@@ -17,7 +17,7 @@ from canal_ha.source.snapshot.statements import refills, replaces
 from canal_ha.source.snapshot.transaction import BEFORE
 
 
-class SnapshotWatch:
+class StatementWatch:
     """See the module. Its function is called on the feed's thread."""
 
     def __init__(
