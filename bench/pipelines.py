@@ -1,7 +1,8 @@
 """Measures pipelines without Spark from a database's binlog into their targets, each beside a peer on the same machine.
 
     python -m bench.pipelines [--rows N ...] [--rounds N] [--workloads AB] [--readers NAME ...] [--database NAME]
-    python -m bench.pipelines --transaction N    one transaction of N rows; prints the most memory that was resident
+    python -m bench.pipelines --transaction N    one transaction of N rows into Delta; prints the most memory that was
+                                                 resident. --engine spark: on Spark, all its processes together
     python -m bench.pipelines --visible N        N single-row transactions, PACE a second; prints the time from sending
                                                  a COMMIT until the target has its row
 
@@ -34,6 +35,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from deltalake import DeltaTable
+
 from bench import measure, workloads
 from bench.latency import begin
 from bench.peers import HERE, JAVA_HEAP, installed
@@ -42,7 +45,8 @@ from bench.workloads import SCHEMA, Written
 from lab import Node, SqlServer
 from lab.kafka import Kafka
 from lab.mysql import ADMIN
-from lab.process import temporary_directory
+from lab.node import PROGRAM
+from lab.process import family_mib, spawn, temporary_directory
 
 PIPELINES: Mapping[str, Mapping[str, str]] = {
     "delta changelog": {"type": "delta", "mode": "changelog"},
@@ -55,6 +59,7 @@ READERS = (*PIPELINES, DEBEZIUM)
 PARTS = ("pipeline", "node", "database", "broker")
 TIMEOUT_S = 1800
 PACE = 200  # transactions a second
+SPARK_HEAP = "1g"  # of the driver and its executor
 START_S = 10.0  # until a pipeline is connected; not required, because its position is fixed
 
 
@@ -104,6 +109,30 @@ class Bench:
             int(found["memory_bytes"]),
             int(found["commits"]),
         )
+
+    def on_spark(self, written: Written) -> tuple[float, float]:
+        """Read once into Delta on Spark. Return seconds with the start, and the most memory of all processes, MiB.
+
+        Raises ReaderFailed.
+        """
+        directory = temporary_directory("bench-pipeline")
+        with Node({DESTINATION: settings(self.server, written)}) as node, (directory / "log").open("wb") as log:
+            description = {**self.description("delta changelog", written, node, directory), "engine": "spark"}
+            file = directory / "pipeline.yaml"
+            file.write_text(json.dumps({**description, "spark": {"settings": {"spark.driver.memory": SPARK_HEAP}}}))
+            began, peak_mib = time.perf_counter(), 0.0
+            process = spawn([PROGRAM, "pipeline", "run", str(file), "--once"], stdout=log, stderr=subprocess.STDOUT)
+            while process.poll() is None:
+                peak_mib = max(peak_mib, family_mib(process.pid))
+                time.sleep(0.1)
+            seconds = time.perf_counter() - began
+        if process.returncode:
+            raise measure.ReaderFailed((directory / "log").read_text(errors="replace")[-2000:])
+        (table,) = (directory / "lake").rglob(written.table)
+        there = DeltaTable(table).count()
+        if there != written.rows:
+            raise measure.ReaderFailed(f"the table has {there:,} rows of {written.rows:,}")
+        return seconds, peak_mib
 
     def description(self, reader: str, written: Written, node: Node, directory: Path) -> Mapping[str, Any]:
         """Return the content of a pipeline's file."""
@@ -170,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--database", default="mariadb", choices=("mariadb", "mysql"))
     parser.add_argument("--visible", type=int, default=0, help="measure the latency of so many transactions instead")
     parser.add_argument("--transaction", type=int, default=0, help="measure one transaction of so many rows instead")
+    parser.add_argument("--engine", default="embedded", choices=("embedded", "spark"), help="of --transaction")
     chosen = parser.parse_args(arguments)
     if DEBEZIUM in chosen.readers and not chosen.transaction and not chosen.visible:
         subprocess.run(["bash", str(HERE / "install.sh"), "debezium"], check=True)
@@ -180,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with workloads.server(chosen.database) as server:
             if chosen.transaction:
-                return _transaction(Bench(server, None), chosen.transaction)
+                return _transaction(Bench(server, None), chosen.transaction, chosen.engine)
             bench = Bench(server, broker)
             if chosen.visible:
                 return _visible(bench, [reader for reader in chosen.readers if reader in PIPELINES], chosen.visible)
@@ -254,9 +284,16 @@ def _slopes(bench: Bench) -> list[str]:
     return lines
 
 
-def _transaction(bench: Bench, rows: int) -> int:
+def _transaction(bench: Bench, rows: int, engine: str) -> int:
     """Read one transaction into Delta; print its figures."""
     written = workloads.write_transaction(bench.server, rows)
+    if engine == "spark":
+        seconds, peak_mib = bench.on_spark(written)
+        print(
+            f"{written.rows:,} rows in one transaction on Spark: {written.rows / seconds:,.0f} rows/s, the start"
+            f" included; peak memory of all its processes {peak_mib:.0f} MB, of them a heap of at most {SPARK_HEAP}"
+        )
+        return 0
     taken = bench.take("delta changelog", written)
     print(
         f"{rows:,} rows in one transaction: {taken.rows / taken.seconds:,.0f} rows/s,"

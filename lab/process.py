@@ -50,6 +50,19 @@ def memory_mib(pid: int | str, field: str = "VmRSS") -> float:
     return int(line.split()[1]) / 1024
 
 
+def family_mib(pid: int) -> float:
+    """Return the memory of a process and all its descendants, MiB. A page that several share counts once."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        children = [
+            child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()
+        ]
+    except OSError:
+        return 0.0  # it has ended
+    own = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024
+    return own + sum(family_mib(int(child)) for child in children)
+
+
 class Process:
     """One child process with a port, a directory and a log; keeps port and directory across restarts.
 
