@@ -135,43 +135,6 @@ def relocated(
     return Relocation(start, "time", again=again, reason=reason, lags=complete and lags, ordered=ordered)
 
 
-@dataclass(frozen=True, slots=True)
-class LastTransaction:
-    """The newest transaction of a binlog.
-
-    origin: server id where it was first written; None if there is none.
-    timestamp_ms: of its commit, ms since 1970.
-    """
-
-    origin: int | None = None
-    timestamp_ms: int = 0
-
-
-def last_transaction(scanner: Scanner) -> LastTransaction:
-    """Return the newest transaction of the binlog. Raises SourceUnavailable, SourceRefused."""
-    for log in reversed(binary_logs(scanner.session)):
-        newest = _Newest(boundary_decoder(log.name, FIRST_OFFSET))
-        slice_bytes = SLICE_BYTES if log.size_bytes > PACKETWISE_BYTES else 0
-        _read(scanner, newest.decoder, log.name, FIRST_OFFSET, newest.take, slice_bytes)
-        if newest.last.origin is not None:
-            return newest.last
-    return LastTransaction()
-
-
-class _Newest:
-    """Finds the last transaction of a journal."""
-
-    def __init__(self, decoder: PositionedDecoder) -> None:
-        self.decoder = decoder
-        self.last = LastTransaction()
-
-    def take(self, output: Output) -> bool:
-        """Look at an output; the search is never over."""
-        if isinstance(output, Passed) and output.timestamp_ms and self.decoder.offset < output.position:
-            self.last = LastTransaction(self.decoder.server_id, output.timestamp_ms)
-        return False
-
-
 def _behind(unit: Unit[Segment]) -> LogPosition:
     """Return the position behind the last entry of a unit, without a GTID set: its decoder did not begin with one."""
     segment, index = unit.entries, unit.index

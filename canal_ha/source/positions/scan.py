@@ -29,6 +29,18 @@ _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
 
 
 @dataclass(frozen=True, slots=True)
+class EventHeader:
+    """What the header of an event says.
+
+    server_id: of the server that wrote it first.
+    timestamp_ms: when it did, ms since 1970.
+    """
+
+    server_id: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scanner:
     """Reads the binlog of one source over connections of its own, with a replica identity used only once.
 
@@ -66,6 +78,16 @@ class Scanner:
         scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
         self._run(scan, journal=journal)
         return scan.found.timestamp_ms if scan.found else 0
+
+    def newest(self, journal: str, types: frozenset[int]) -> EventHeader | None:
+        """Return the last event of these types in a journal; None if it has none."""
+        boundaries = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=False)
+        self._run(boundaries, journal=journal)
+        offset = boundaries.earlier.position if boundaries.earlier else FIRST_OFFSET
+        offset = offset if offset <= OFFSET_MAX else FIRST_OFFSET
+        events = _Scan(boundary_decoder(journal, offset), by_packet=True, newest_of=types)
+        self._run(events, journal=journal, offset=offset)
+        return events.newest
 
     def lacking(self, gtid_set: str) -> LogPosition | None:
         """Return where the first transaction begins that is not in the set; None if there is none yet."""
@@ -191,9 +213,11 @@ class _Scan:
 
     beyond: ends the scan at the first boundary for which it holds, `over`.
     until: ends the scan at the first event of these types; needs by_packet.
+    newest_of: types of events, of which `newest` is the last one; needs by_packet.
     onwards: the last journal to scan; "" scans the first only.
 
     last, last_gtid: the boundary before `over`, and the set executed there.
+    earlier: the boundary that was yielded before `last`.
     reached: everything before it was scanned, including journals without a boundary.
     truncated: the last journal ended inside an event.
     found: where the event of `until` starts.
@@ -206,11 +230,14 @@ class _Scan:
         by_packet: bool,
         beyond: Callable[[Passed], bool] = lambda passed: False,
         until: frozenset[int] = frozenset(),
+        newest_of: frozenset[int] = frozenset(),
         onwards: str = "",
     ) -> None:
         self.journal = ""
         self.last: Passed | None = None
         self.last_gtid = ""
+        self.earlier: Passed | None = None
+        self.newest: EventHeader | None = None
         self.over: Passed | None = None
         self.reached: Passed | None = None
         self.truncated = False
@@ -219,6 +246,7 @@ class _Scan:
         self._by_packet = by_packet
         self._beyond = beyond
         self._until = until
+        self._newest_of = newest_of
         self._onwards = onwards
         self._heartbeat: SourceHeartbeat | None = None
         self._pending = bytearray()
@@ -226,17 +254,25 @@ class _Scan:
     def eat(self, data: memoryview) -> list[bytes]:
         """Decode received bytes; leave nothing for the library."""
         for piece in packets(self._pending, data) if self._by_packet else (data,):
-            if self._until:
+            if self._until or self._newest_of:
                 self._look(piece)
             self._decode(piece)
         return []
 
     def _look(self, packet: memoryview) -> None:
-        """Raise Enough at a wanted event. Packet: header (4 bytes), 0, then time, type, server id, size, end."""
-        if len(packet) >= 24 and packet[4] == 0 and packet[9] in self._until:
+        """Note a wanted event; raise Enough at one of `until`.
+
+        packet: header (4 bytes), 0, then time, type, server id, size, end.
+        """
+        if len(packet) < 24 or packet[4] != 0:
+            return
+        timestamp_ms = int.from_bytes(packet[5:9], "little") * 1000
+        if packet[9] in self._newest_of:
+            self.newest = EventHeader(int.from_bytes(packet[10:14], "little"), timestamp_ms)
+        if packet[9] in self._until:
             size = int.from_bytes(packet[14:18], "little")
             end = int.from_bytes(packet[18:22], "little")
-            self.found = Passed(self.journal, end - size, int.from_bytes(packet[5:9], "little") * 1000)
+            self.found = Passed(self.journal, end - size, timestamp_ms)
             raise Enough
 
     def _decode(self, data: memoryview) -> None:
@@ -247,7 +283,7 @@ class _Scan:
                     if self._beyond(output):
                         self.over = output
                         raise Enough
-                    self.last, self.last_gtid = output, self._decoder.gtid_set
+                    self.earlier, self.last, self.last_gtid = self.last, output, self._decoder.gtid_set
                 case Rotated():
                     self.reached = Passed(output.journal, output.position, 0)
                     last = not self._onwards or self.journal == self._onwards

@@ -2,6 +2,7 @@
 
 A standby that lacks some of it, and does not write itself, has nothing new to deliver: an automatic switch to it gains
 nothing, and hides that its replication has stopped. A server that writes itself has taken over: it never gets the rest.
+What it wrote before the other server did counts for nothing: that is an old master which has become a standby.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import gtids
-from canal_ha.source.positions.relocate import last_transaction
+from canal_ha.source.positions.last_transaction import last_transaction
 from canal_ha.source.positions.scan import Scanner
 
 
@@ -60,8 +61,10 @@ def check_standing(
         if not lacks:
             return "" if config.decode.gtid_on or sources or not had else unseen
         state = ", ".join(_state(row) for row in rows)
-        if not (rows and all(_runs(row) for row in rows)) and last_transaction(scanner).origin == server.server_id:
-            return ""
+        if not (rows and all(_runs(row) for row in rows)):
+            last = last_transaction(scanner)
+            if last.origin == server.server_id and all(at.timestamp_ms < last.timestamp_ms for at in had):
+                return ""
         raise StandbyBehind(
             f"{address}: it lacks transactions that the other server had, and it does not write itself"
             f" ({state or 'its replication cannot be seen'}); let it catch up, or promote it, or switch by hand:"

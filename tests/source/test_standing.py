@@ -1,0 +1,102 @@
+"""Whether a standby has what was read from the other server, asked of real pairs of servers that change roles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+import pytest
+
+from canal_ha.errors import StandbyBehind
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import examine
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.server.standing import check_standing
+from lab import SqlServer
+from lab.chaos.schedule import Setting
+from lab.chaos.source import Source
+from lab.mysql import CANAL
+from lab.proxy import Network
+from lab.replica import Replica
+from lab.waiting import until
+from tests.source.reading import config_of
+
+pytestmark = pytest.mark.real
+
+GTID = pytest.mark.parametrize("gtid", [False, True], ids=["position", "gtid"])
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Source]:
+    """A server and its standby, with a table in both."""
+    with ExitStack() as stack:
+        source = Source(Setting(request.param, request.param == "mysql", "FULL"), stack.enter_context(Network(1)))
+        source.start(stack)
+        if request.param == "mariadb":
+            source.primary.execute(f"GRANT REPLICA MONITOR ON *.* TO {CANAL}")
+        source.primary.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT AUTO_INCREMENT PRIMARY KEY)")
+        source.caught_up()
+        yield source
+
+
+def written(server: SqlServer) -> None:
+    """Write a row, in another second of the clock than what was written before."""
+    time.sleep(1.1)
+    server.execute("INSERT INTO shop.t VALUES ()")
+
+
+def read_to(server: SqlServer) -> LogPosition:
+    """Return the end of a server's binlog, as a stream knows it that has just read the last row."""
+    config = config_of(server)
+    with closing(SourceSession(config, config.master)) as session:
+        at = LogPosition.on(examine(session).read_at(config.master), *server.position(), int(time.time()) * 1000)
+    executed = "@@GLOBAL.gtid_current_pos" if server.flavor == "mariadb" else "@@GLOBAL.gtid_executed"
+    return replace(at, gtid=str(server.query(f"SELECT {executed} AS gtid")[0]["gtid"]))
+
+
+def standing(server: SqlServer, read: LogPosition, gtid: bool) -> str:
+    """Ask whether a server has what was read of the other one."""
+    config = config_of(server)
+    config = replace(config, decode=replace(config.decode, gtid_on=gtid))
+    return check_standing(config, None, [read], lambda connection: None)
+
+
+@GTID
+def test_an_old_master_that_lags_as_a_standby_has_not_taken_over(pair: Source, gtid: bool) -> None:
+    """Its newest transaction is its own, from the time before the roles changed. It passes once it writes again."""
+    written(pair.primary)
+    pair.rejoin(pair.promote())
+    replica = Replica(pair.standby)
+    until(lambda: replica.receives() == "Yes", seconds=60, what="replication")
+    replica.stop("SQL_THREAD")
+    written(pair.primary)
+    read = read_to(pair.primary)
+    with pytest.raises(StandbyBehind, match="it does not write itself"):
+        standing(pair.standby, read, gtid)
+    replica.stop()
+    pair.standby.execute("SET GLOBAL read_only = OFF")
+    written(pair.standby)
+    assert standing(pair.standby, read, gtid) == ""
+
+
+@GTID
+def test_a_standby_whose_replication_stands_still_has_not_taken_over(pair: Source, gtid: bool) -> None:
+    """Its binlog has more than a megabyte of the other server's transactions, and none of its own."""
+    with pair.primary.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE shop.wide (pad VARCHAR(2000))")
+        for _ in range(800):
+            cursor.execute("INSERT INTO shop.wide VALUES (REPEAT('x', 1900))")
+            connection.commit()
+    pair.caught_up()
+    replica = Replica(pair.standby)
+    replica.stop("SQL_THREAD")
+    written(pair.primary)
+    read = read_to(pair.primary)
+    for _ in range(20):
+        with pytest.raises(StandbyBehind):
+            standing(pair.standby, read, gtid)
+    replica.start("SQL_THREAD")
+    pair.caught_up()
+    assert standing(pair.standby, read, gtid) == ""
