@@ -163,7 +163,9 @@ def set_cursor(to: str, dry_run: bool, yes: bool, **given: Any) -> None:
             position = LogPosition(
                 place.journal, place.offset, address=source.address, port=source.port, part=place.part
             )
-            if unchecked := chosen.owner.check(to) if chosen.owner else f"no node runs {chosen.destination}":
+            owner = chosen.owner
+            unchecked = owner.check(chosen.client_id, to) if owner else f"no node runs {chosen.destination}"
+            if unchecked:
                 click.echo(
                     f"not checked: whether the source has {place.journal}:{place.offset}: {message(unchecked)}."
                     " With --conf, this command asks the source itself",

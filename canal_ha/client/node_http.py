@@ -58,10 +58,8 @@ def get(
     most_bytes: of the answer.
     """
     until = time.monotonic() + whole_s
-    url = url if "://" in url else f"http://{url}"
-    if not url.startswith(("http://", "https://")):
-        raise NodeUnreachable(f"{url} is no address of a node: expected host:port, http:// or https://")
-    address = url.rstrip("/") + path
+    url = _base(url)
+    address = url + path
     try:
         with access.opener(until).open(address, timeout=min(timeout_s, whole_s)) as answer:
             body = answer.read(most_bytes + 1)
@@ -139,7 +137,8 @@ def ask(
     where: what to do if no node answers.
     Raises NodeUnreachable.
     """
-    address = f"{url.rstrip('/')}/api/v1/{path}"
+    url = _base(url)
+    address = f"{url}/api/v1/{path}"
     data = None if body is None else json.dumps(body).encode()
     request = Request(address, data, {"content-type": "application/json"})
     try:
@@ -153,6 +152,14 @@ def ask(
     except (ValueError, RecursionError) as error:
         raise NodeUnreachable(f"{address} did not answer as a canal-ha node: {error}") from error
     return found
+
+
+def _base(url: str) -> str:
+    """Return an address with its scheme, which is http if it names none. Raises NodeUnreachable for another one."""
+    url = url if "://" in url else f"http://{url}"
+    if not url.startswith(("http://", "https://")):
+        raise NodeUnreachable(f"{url} is no address of a node: expected host:port, http:// or https://")
+    return url.rstrip("/")
 
 
 def path_of(destination: str, part: str) -> str:

@@ -12,11 +12,13 @@ from click.testing import CliRunner
 from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError, MetaWriteFailed
 from canal_ha.meta.files import meta_text
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.wire.scramble import secret_of
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -25,6 +27,7 @@ from lab.mysql import ADMIN
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
+from tests.waiting import until
 
 ID = ("--client-id", "1001")
 INSERT = "INSERT INTO {}.t VALUES ({})"
@@ -96,6 +99,49 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         assert [row.after for row in rows(client, 1)][-1:] == [{"id": 5}]
         code, text = cursor_as_installed("show", *where)
         assert (code, "its journal exists" in text) == (0, True), text
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("role", ["admin", "read"])
+def test_an_account_moves_a_cursor_to_a_journal_that_does_not_exist(
+    mysql: SqlServer, zookeeper: ZooKeeper, database: str, tmp_path: Path, role: str
+) -> None:
+    """`set --zk` lets the owner check the position with either role. Without both, it says so without a Java name."""
+    journal, offset = mysql.position()
+    hosts = f"{zookeeper.hosts}/{database}"
+    properties = {"canal.accounts.file": "../conf/accounts.toml", "canal.zookeeper.auth": "canal:x"}
+    accounts = {"boss": role, "stranger": role}
+    text = "".join(
+        f'[accounts.{name}]\npasswords = ["{secret_of(name).hex()}"]\nroles = ["{its}"]\n'
+        f'destinations = ["{"other" if name == "stranger" else "*"}"]\nclient_ids = [7]\n'
+        for name, its in accounts.items()
+    )
+    (tmp_path / "zookeeper").write_text("canal:x\n")
+    node = Node({"example": follow(mysql)}, zk_servers=hosts, properties=properties, login=("boss", "boss"))
+    (node.conf / "accounts.toml").write_text(text)
+    access = ZooKeeperAccess("canal:x")
+    with BlockingZnodes(hosts, access, read_only=False) as znodes:
+        znodes.ensure(tree.client("example", 7))
+        at = LogPosition(journal, offset, address=LOOPBACK, port=mysql.port).to_json(with_type=True).encode()
+        znodes.transaction([Create(tree.cursor("example", 7), at)])
+    by_zk = ("--destination", "example", "--zk", hosts, "--zk-auth-file", str(tmp_path / "zookeeper"))
+
+    def moved(account: str, to: str) -> tuple[int, str]:
+        (tmp_path / account).write_text(account)
+        login = ("--user", account, "--password-file", str(tmp_path / account))
+        return cursor("set", *by_zk, *login, "--client-id", "7", "--to", to, "--yes")
+
+    with node:
+        until(lambda: node.running() == {"example"})
+        code, text = moved("boss", "mysql-bin.099999:4")
+        assert (code, "does not exist; the binlog reaches from" in text) == (1, True), text
+        assert "xception" not in text
+        code, text = moved("boss", f"{journal}:{offset}")
+        assert (code, "not checked" in text) == (0, False), text
+        code, text = moved("stranger", f"{journal}:{offset}")
+        assert (code, "not checked" in text) == (0, True), text
+        assert text.count("account stranger has no right on destination:example") == 1
+        assert "xception" not in text
 
 
 @pytest.mark.real
