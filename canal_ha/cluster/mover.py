@@ -17,7 +17,7 @@ from twisted.internet.task import deferLater
 
 from canal_ha.cluster.placement import Placed, PlannedMove, plan
 from canal_ha.cluster.session import ClusterSession
-from canal_ha.errors import CanalError, PlacementRefused, TransactionRefused, ZnodeDenied
+from canal_ha.errors import CanalError, PlacementRefused, TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from canal_ha.zookeeper.race_events import RunningNode
@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 TICK_S = 1.0  # between two looks at whether the nodes are settled, and between two moves that nobody asked for
 AGAIN_S = 60.0  # after a move failed; and the longest time between two looks at the whole cluster
+UNSEEN_AGAIN_S = 2.0  # after a look without an answer: nobody was asked to move anything
 LOOK_S = 0.02  # between two looks at a destination that is handed over
 ANSWER_MOST_S = 15.0  # for a hand-over, which flushes, or a pause
 
@@ -173,7 +174,11 @@ class Mover:
             Deferred.fromCoroutine(self._balance(view)).addBoth(self._balanced)
 
     async def _balance(self, view: tuple[Hashable, Hashable]) -> None:
-        placed = await self.placed()
+        try:
+            placed = await self.placed()
+        except ZooKeeperUnavailable as error:
+            self._failed(error, AGAIN_S if isinstance(error, ZnodeDenied) else UNSEEN_AGAIN_S)
+            return
         first = min((node for each in placed for node in each.members), default="") == self._node
         moves = plan(placed) if first else ()
         if not moves:
@@ -194,9 +199,12 @@ class Mover:
     def _balanced(self, result: Any) -> None:
         self._moving = False
         if result is not None:
-            self._not_before = self._clock.seconds() + AGAIN_S
+            self._failed(result.value, AGAIN_S)
             result.trap(CanalError)
-            self._log.warning("placement.not_moved", error=result.getErrorMessage(), again_in_s=AGAIN_S)
+
+    def _failed(self, error: Exception, again_in_s: float) -> None:
+        self._not_before = self._clock.seconds() + again_in_s
+        self._log.warning("placement.not_moved", error=str(error), again_in_s=again_in_s)
 
     # ---- inside
 

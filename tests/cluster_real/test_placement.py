@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from lab import MariaDB, Node, ZooKeeper, follow
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.reading import BlockingZnodes
+from lab import MariaDB, Network, Node, ZooKeeper, follow
 from lab.node import PROGRAM
 from tests.waiting import until
 
@@ -89,7 +91,29 @@ def test_a_destination_of_two_nodes_moves_and_pauses(zookeeper: ZooKeeper, maria
         }
 
 
-@pytest.mark.nightly("tests/sim/test_placement.py in virtual time; the test above with two nodes")
+def test_a_look_that_fails_delays_moves_by_seconds_and_not_by_a_minute(zookeeper: ZooKeeper, mariadb: MariaDB) -> None:
+    """ZooKeeper does not answer when a node looks at the cluster, and answers again before the sessions end."""
+    names = {f"d{number}": follow(mariadb) for number in range(4)}
+    properties = {"canal.zookeeper.session.timeout": "10000", "canal.cluster.rebalance.delay": "2"}
+    chroot = f"placement{time.time_ns()}"
+    with ExitStack() as stack:
+        link = stack.enter_context(Network()).link(zookeeper.port)
+        nodes = []
+        for name in ("one", "two"):
+            hosts = f"{link.address}/{chroot}"
+            nodes.append(stack.enter_context(Node(names, zk_servers=hosts, properties=properties, name=name)))
+            until(lambda: spread(nodes, 4), what="all four on the first node")
+        with BlockingZnodes(f"{zookeeper.hosts}/{chroot}") as znodes:
+            until(lambda: len(znodes.children(tree.CLUSTER)) == 2, what="both nodes")
+        time.sleep(0.5)  # the nodes know of each other
+        link.cut()
+        balances = min(nodes, key=lambda node: node.address)
+        until(lambda: "placement.not_moved" in balances.log_file(), what="a look that fails")
+        link.heal()
+        until(lambda: spread(nodes, 4) == [2, 2], seconds=30.0, what="two destinations on each node")
+
+
+@pytest.mark.nightly("tests/sim/test_placement.py in virtual time; the first test with two nodes")
 def test_destinations_spread_move_pause_and_resume(zookeeper: ZooKeeper, mariadb: MariaDB) -> None:
     """Nodes that join get their share by themselves; a move names its gap; a pause lasts over a restart."""
     names = [f"d{number}" for number in range(6)]
