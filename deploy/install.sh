@@ -10,8 +10,8 @@
 #   bash deploy/install.sh kafka    also Maven, and a Kafka broker in the cache, 43 MB from Maven Central
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in its own virtual environment in the cache
 #   bash deploy/install.sh compose  also tools that check docker-compose files, systemd units and Prometheus rules
-#   bash deploy/install.sh browser  also Chromium from Debian, and in the virtual environment Playwright and Schemathesis: for the
-#                                   long suites
+#   bash deploy/install.sh browser  also Chromium from Debian, and in the virtual environment Playwright, axe and Schemathesis: for
+#                                   the long suites
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
 #   bash deploy/install.sh image    also buildah and debootstrap, which build the image without Docker: for the long suites
 #   bash deploy/install.sh kubernetes  also helm, kubeconform and schemas of Kubernetes, from Go modules: for the long suites

@@ -12,6 +12,7 @@ import pytest
 from lab import MariaDB, Node, ZooKeeper, follow
 from lab.gate import ACCOUNTS, PASSWORD
 from lab.node import Client
+from lab.ports import LOOPBACK, free_port
 from lab.waiting import until
 
 pytestmark = pytest.mark.long
@@ -25,6 +26,14 @@ PROPERTIES = {
     "canal.cluster.rebalance.delay": "-1",
 }
 SLOW_MS = 60_000.0
+RULES = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+"""For axe: all rules that it has by default, and a size for what is pressed."""
+LOOKS = {  # width in pixels and color scheme
+    "light": (1280, "light"),
+    "dark": (1280, "dark"),
+    "light, on a phone": (390, "light"),
+    "dark, on a phone": (390, "dark"),
+}
 
 
 @contextmanager
@@ -52,6 +61,19 @@ class Visitor:
         self.page = context.new_page()
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._heard)
+
+    def must_be_accessible(self) -> None:
+        """Fail with what axe finds on the page in every look. Updates of the page stop, so that it stays as it is."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        updating = self.page.locator("#updating")
+        if updating.count():
+            updating.uncheck()
+        for look, (width, scheme) in LOOKS.items():
+            self.page.set_viewport_size({"width": width, "height": 900})
+            self.page.emulate_media(color_scheme=scheme)
+            found = Axe().run(self.page, options=RULES)
+            assert not found.violations_count, f"{self.page.url}, {look}: {found.generate_report()}"
 
     def log_in(self, user: str) -> None:
         """Open the first page, and fill in the form to which it leads."""
@@ -241,3 +263,126 @@ def test_a_reader_is_refused(nodes: list[Node]) -> None:
         page.goto("/")
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Account").wait_for()
+
+
+def test_axe_finds_no_violation_on_the_pages_of_a_cluster(nodes: list[Node], mariadb: MariaDB, database: str) -> None:
+    """Log-in, overview, destination, its tables and log, every form with its steps, refusals: in every look."""
+    one, two, three = nodes
+    with chromium() as browser:
+        visitor = Visitor(browser, three)
+        page = visitor.page
+
+        def look(path: str) -> None:
+            page.goto(path)
+            visitor.must_be_accessible()
+
+        # before the log-in, and after a wrong password
+        look("/login")
+        page.get_by_label("Account").fill("admin")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("alert").wait_for()
+        visitor.must_be_accessible()
+        look("/static/missing")
+
+        # a node that is gone, a change of the owner, a client that reads, a snapshot, and an alarm
+        visitor.log_in("admin")
+        one.kill()
+        owner = owner_of(two, three)
+        password = owner.conf / "password"
+        password.write_text(PASSWORD)
+        login = ("--user", "reader", "--password-file", str(password), "--filter", rf"{database}\..*")
+        with Client(owner.address, "example", *login) as client:
+            page.goto("/destinations/example")
+            visitor.sees("reader from 127.0.0.1")
+            visitor.act("Snapshot…", "Snapshot", action="start", client_id="1001", tables=f"{database}.orders")
+            next(iter(client.rows()))
+            file = owner.conf / "example" / "instance.properties"
+            good = file.read_text()
+            file.write_text(good + "canal.instance.stream.max = many\n")
+            page.goto("/destinations/example")
+            visitor.sees("Changes of the owner (1)")
+            visitor.sees("Snapshots (1)")
+            visitor.sees("canal.instance.stream.max")
+            page.locator("#curve canvas").wait_for()
+            visitor.must_be_accessible()
+            look("/")
+            assert "gone" in page.locator("#live").inner_text()
+            assert "Alarms (" in page.locator("#live").inner_text()
+            look("/?q=nothing")
+            file.write_text(good)
+
+        # what is there to read
+        look("/log")
+        look("/destinations/example/log")
+        look("/destinations/example/tables")
+        look(f"/destinations/example/tables?table={database}.orders")
+        look(f"/destinations/example/tables?table={database}.nothing")
+
+        # each form: its fields, its plan, its effect
+        def steps(path: str, button: str, **fields: str) -> None:
+            page.goto(path)
+            visitor.must_be_accessible()
+            for name, value in fields.items():
+                page.locator(f"#{name}").fill(value)
+            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name=button, exact=True).wait_for()
+            visitor.must_be_accessible()
+            page.get_by_role("button", name=button, exact=True).click()
+            page.locator("p.box").wait_for()
+            visitor.must_be_accessible()
+
+        example = "/destinations/example"
+        for path, button in (("source", "Switch the source"), ("snapshot", "Snapshot"), ("move", "Move")):
+            steps(f"{example}/{path}", button, **({"tables": f"{database}.orders"} if path == "snapshot" else {}))
+        steps("/rebalance", "Rebalance")
+        steps(f"{example}/cursor", "Cursor", to="latest")
+        steps(f"{example}/pause", "Pause")
+        look(example)
+        look(f"{example}/log")  # no node runs it
+        steps(f"{example}/resume", "Resume")
+        steps("/add", "Add a destination", destination="more", text=good)
+        page.goto("/add")
+        page.locator("#destination").fill("more")
+        page.locator("#text").fill("no property")
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("alert").wait_for()
+        visitor.must_be_accessible()
+        steps("/destinations/more/remove", "Remove")
+
+        # pages that refuse
+        look("/destinations/missing")
+        reader = Visitor(browser, three)
+        reader.log_in("reader")
+        reader.must_be_accessible()
+        for path in (example, f"{example}/move", "/log"):
+            reader.page.goto(path)
+            reader.must_be_accessible()
+
+
+@pytest.mark.parametrize("mode", ["tcp", "kafka"])
+def test_axe_finds_no_violation_on_the_pages_of_a_node_without_accounts(mode: str) -> None:
+    """Many destinations, all with a source that does not answer; a pipeline into a Kafka that does not answer."""
+    nowhere = f"{LOOPBACK}:{free_port()}"
+    count = 120 if mode == "tcp" else 1
+    settings = {
+        "canal.instance.master.address": nowhere,
+        "canal.instance.dbUsername": "canal",
+        "canal.instance.dbPassword": "canal",
+        "canal.mq.topic": "orders",
+    }
+    properties = {"canal.serverMode": mode, "kafka.bootstrap.servers": nowhere}
+    names = [f"shop-{number}" for number in range(count)]
+    with Node(dict.fromkeys(names, settings), properties=properties) as node, chromium() as browser:
+        visitor = Visitor(browser, node)
+        page = visitor.page
+        for path in ("/", "/?page=2", "/login"):
+            page.goto(path)
+            visitor.must_be_accessible()
+        page.get_by_label("Operator's token").fill((node.directory / "logs/canal/operator.token").read_text().strip())
+        page.get_by_role("button", name="Log in").click()
+        visitor.sees("source", "#live")
+        visitor.must_be_accessible()
+        page.goto(f"/destinations/{names[0]}")
+        visitor.sees("Pipeline into Kafka" if mode == "kafka" else "Clients (0)")
+        visitor.must_be_accessible()
