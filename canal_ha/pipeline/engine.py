@@ -21,7 +21,7 @@ from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.destinations import resolve
 from canal_ha.pipeline.flow import Flow, FlowState
 from canal_ha.pipeline.options import SourceOptions
-from canal_ha.pipeline.reload import FileWatch, note, refusals
+from canal_ha.pipeline.reload import FileWatch, keep, note_of, refusals
 from canal_ha.pipeline.run_note import RunNotes
 from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget, wants_exact
@@ -55,6 +55,7 @@ class PipelineEngine:
         self._wake = threading.Event()
         self._stopping = False
         self._asked = False  # to read the file again
+        self._file_note: bytes | None = None  # waits until this process is in charge: another one may be active
 
     @property
     def states(self) -> list[FlowState]:
@@ -76,6 +77,7 @@ class PipelineEngine:
 
         def tell(states: list[FlowState]) -> None:
             self._written(lambda: notes.tell(states))
+            self._keep_file_note(states)
             show(states)
 
         try:
@@ -187,7 +189,13 @@ class PipelineEngine:
         return target
 
     def _note(self, problem: str) -> None:
-        self._written(lambda: note(self._description, problem))
+        self._file_note = note_of(self._description, problem)
+
+    def _keep_file_note(self, states: list[FlowState]) -> None:
+        note = self._file_note
+        if note is not None and any(state.in_charge for state in states):
+            self._file_note = None
+            self._written(lambda: keep(self._description.state, note))
 
     def _written(self, write: Callable[[], None]) -> None:
         """Write a note for `canal-ha pipeline status`. The pipeline goes on without it."""

@@ -102,6 +102,11 @@ class FlowState:
     snapshot: str = ""
     done: bool = False
 
+    @property
+    def in_charge(self) -> bool:
+        """Whether this process moves the changes or knows what stops it; not while it connects first or stands by."""
+        return not self.standing_by and (self.progress is not None or bool(self.waiting))
+
 
 class Flow:
     """The flow of one destination; start() once, stop() from any thread."""
@@ -232,8 +237,7 @@ class Flow:
                 message = connector.get_without_ack(self._options.fetch_size, FETCH_WAIT_MS, eager=True)
             except WaitedTooLong:
                 other = connector.standing_by
-                self._wait_for(f"another process is active: {other}" if other else "a node")
-                self._state = replace(self._state, standing_by=bool(other))
+                self._wait_for(f"another process is active: {other}" if other else "a node", standing_by=bool(other))
                 continue
             intake = self._intake_of(connector)
             now = time.monotonic()
@@ -262,6 +266,8 @@ class Flow:
 
         Raises DataLoss, ClientIdTaken, SinkRefused for the progress of another pipeline, and the errors of the target.
         """
+        if self._state.standing_by:
+            self._state = replace(self._state, waiting="", standing_by=False)
         progress = self._target.progress(self.destination)
         other = foreign(progress, self._owner, self._where, cursor)
         if other is not None:
@@ -319,7 +325,7 @@ class Flow:
             self._batch_id = 0
             self._intake = Intake(self._options.segment_bytes)
             self._intake.connected(server_of(self._cursor), self._committed(progress))
-            self._state = replace(self._state, waiting="", standing_by=False)
+            self._state = replace(self._state, waiting="")
             log.info("pipeline.active", destination=self.destination, node=connector.node, position=str(progress.last))
             self._works_told = False
         return self._intake
@@ -496,11 +502,11 @@ class Flow:
         self._state = replace(self._state, lag_s=0.0, waiting="")
         self._tell_works()
 
-    def _wait_for(self, what: str) -> None:
+    def _wait_for(self, what: str, *, standing_by: bool = False) -> None:
         what = excerpt.message(what)
         if what != self._state.waiting:
             log.info("pipeline.waiting", destination=self.destination, waits_for=what)
-        self._state = replace(self._state, waiting=what)
+        self._state = replace(self._state, waiting=what, standing_by=standing_by)
 
 
 def _how_far(state: SnapshotState) -> str:

@@ -122,10 +122,14 @@ class FileWatch:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def note(description: Description, problem: str) -> None:
-    """Store what became of the file as it is now. problem: why it was not taken over; "" if it was. Raises OSError."""
-    text = json.dumps({"file": _digest(description.file), "problem": problem})
-    private_files.replace(Path(description.state) / _NOTE, text.encode())
+def note_of(description: Description, problem: str) -> bytes:
+    """Return the note of what became of the file as it is now. problem: why it was not taken over; "" if it was."""
+    return json.dumps({"file": _digest(description.file), "problem": problem}).encode()
+
+
+def keep(state: str, note: bytes) -> None:
+    """Store a note for `noted`. state: directory of the pipeline. note: of `note_of`. Raises OSError."""
+    private_files.replace(Path(state) / _NOTE, note)
 
 
 def noted(description: Description) -> str:

@@ -69,15 +69,18 @@ class RunNotes:
         self._clock = clock
         self._said: RunNote | None = None
         self._said_at = 0.0
+        self._in_charge = False
 
     def tell(self, states: Sequence[FlowState]) -> None:
         """Write a note if it says something new, or if the last one is EVERY_S old. Raises OSError.
 
-        A process that stands by for another one leaves that one's notes alone.
+        A process that stands by for another one leaves that one's notes alone, and so does one that may have to stand
+        by. Two processes may have one destination each: that the other one has the rest is nothing to look at.
         """
-        if states and all(state.standing_by for state in states):
+        self._in_charge = any(state.in_charge for state in states)
+        if not self._in_charge:
             return
-        waiting = {state.destination: state.waiting for state in states if state.waiting}
+        waiting = {state.destination: state.waiting for state in states if state.waiting and not state.standing_by}
         snapshots = {state.destination: state.snapshot for state in states if state.snapshot}
         now, said = self._clock(), self._said
         news = said is None or (waiting, snapshots) != (said.waiting, said.snapshots)
@@ -88,11 +91,11 @@ class RunNotes:
     def end(self, error: str) -> None:
         """Write that the pipeline has stopped. Raises OSError.
 
-        A process that only stood by writes nothing, unless an error ended it.
+        A process that stood by writes nothing over another one's note, unless an error ended it.
 
         error: why; "" if somebody stopped it.
         """
-        if self._said is not None or error:
+        if error or self._in_charge or (self._said is not None and read(str(self._file.parent)) == self._said):
             self._write(RunNote(time.time(), os.getpid(), ended=True, error=error))
 
     def _write(self, note: RunNote) -> None:

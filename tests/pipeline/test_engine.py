@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -13,13 +14,14 @@ from typing import Any
 import pytest
 
 from canal_ha.errors import ClientIdTaken, DataLoss, SinkRefused
+from canal_ha.pipeline import reload, run_note
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.engine import PipelineEngine
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.targets import open_target
 from lab import MySQL, Node, SqlServer, ZooKeeper, follow
 from tests.beside import beside
-from tests.pipeline.copies import copied, text
+from tests.pipeline.copies import Copies, copied, text
 from tests.pipeline.driver import Pipeline, described, engine, run_once
 from tests.waiting import until
 
@@ -220,6 +222,40 @@ def test_another_process_takes_over(mysql: MySQL, zookeeper: ZooKeeper, database
             assert "ClientIdTaken" not in first.tail()
         run_once(pipeline)
         assert copied(tmp_path / "copies", name) == selected(mysql, name)
+
+
+def test_a_process_that_stands_by_overwrote_the_notes_of_the_active_one(
+    mysql: MySQL, zookeeper: ZooKeeper, database: str, tmp_path: Path
+) -> None:
+    """Both use one directory: what the process runs with, and what became of the file, is the active one's to tell."""
+    name = create(mysql, database)
+    with Node({database: follow(mysql)}, zk_servers=zookeeper.hosts, wait_for=[database]):
+        where = {"zkServers": zookeeper.hosts, "destination": database, "sessionTimeoutMs": 2000}
+        pipeline = described(tmp_path, where, "copies", tables=(name,))
+        with Pipeline(pipeline) as first:
+            until(lambda: run_note.read(pipeline.state) is not None, seconds=40, what="a note")
+            reload.keep(pipeline.state, reload.note_of(pipeline, "it was refused"))
+            processes: set[int] = set()
+            second = PipelineEngine(pipeline, Copies(pipeline), reread=lambda: pipeline)
+            thread = threading.Thread(target=second.run, kwargs={"show": lambda _: processes.add(noted_by(pipeline))})
+            thread.start()
+            until(lambda: bool(second.states) and second.states[0].standing_by, seconds=40, what="the second one")
+            time.sleep(1.5)
+            assert (processes, reload.noted(pipeline)) == ({first.process.pid}, "it was refused")
+            first.process.kill()
+            until(lambda: noted_by(pipeline) == os.getpid(), seconds=40, what="a note of the second one")
+            until(lambda: not reload.noted(pipeline), what="its note of the file")
+            second.stop()
+            thread.join(30)
+        note = run_note.read(pipeline.state)
+        assert note is not None
+        assert note.ended
+
+
+def noted_by(pipeline: Description) -> int:
+    """Return the process of the last note."""
+    note = run_note.read(pipeline.state)
+    return note.process if note is not None else 0
 
 
 def test_several_destinations_go_side_by_side(mysql: MySQL, database: str, tmp_path: Path) -> None:

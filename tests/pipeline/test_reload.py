@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from canal_ha.cli.main import group
 from canal_ha.pipeline.description import Description, read
-from canal_ha.pipeline.reload import FileWatch, note, noted, refusals
+from canal_ha.pipeline.reload import FileWatch, keep, note_of, noted, refusals
 from lab import MySQL, Node, follow
 from lab.process import spawn
 from tests.pipeline.test_engine import create, selected, writing
@@ -138,7 +138,7 @@ def test_a_note_is_about_the_file_as_it_was(tmp_path: Path) -> None:
     file.write_text(FILE.format(state=tmp_path / "state"))
     found = read(file.read_bytes(), str(file))
     assert noted(found) == ""
-    note(found, "why")
+    keep(found.state, note_of(found, "why"))
     assert noted(found) == "why"
     file.write_text(file.read_text() + "# more\n")
     assert noted(found) == ""
