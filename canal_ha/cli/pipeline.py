@@ -153,7 +153,8 @@ def plan(file: Path, engine: Engine | None) -> None:
     else:
         for state in inspection.status(described):
             failed |= bool(state.problem)
-            _say(f"{state.destination}: begins {inspection.start_of(described, state)}")
+            begins = inspection.start_of(described, state)
+            _say(f"{state.destination}: " + (f"begins {begins}" if begins else f"{state.unread} unknown"))
             if state.problem:
                 _say(f"{state.destination}: {state.problem}")
     sys.exit(1 if failed else 0)

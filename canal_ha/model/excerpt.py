@@ -10,6 +10,7 @@ from itertools import islice
 STEERING = r"\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # what JSON leaves as it is, and terminals obey
 _STEERS = re.compile(f"[{STEERING}\ud800-\udfff]")  # and surrogates, which nobody can print
 _CONTROLS = re.compile(f"[\x00-\x1f{STEERING}\ud800-\udfff]")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 EXCERPT_CHARACTERS = 500
 MESSAGE_CHARACTERS = 4000
@@ -35,6 +36,11 @@ def message(text: str, *, lines: bool = False) -> str:
         lambda found: found[0] if lines and found[0] == "\n" else _escape(found), text[:MESSAGE_CHARACTERS]
     )
     return shown if len(text) <= MESSAGE_CHARACTERS else f"{shown}…"
+
+
+def one_line(error: Exception) -> str:
+    """Return what an exception of another library says, on one line: it may have several, and colours."""
+    return " ".join(_COLOURS.sub("", str(error)).split())
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from canal_ha import private_files
 from canal_ha.client.discovery import split_address
@@ -44,8 +45,9 @@ class CommittedState:
     """How far the target has a destination.
 
     destination: its name.
-    progress: of the target; None before the first commit.
+    progress: of the target; None before the first commit, or if it could not be read.
     cursor: of the server; None if there is none, or if it cannot be read without subscribing.
+    unread: what could not be read, so that None does not say that there is none.
     end: present end of the source's binlog; None if the server does not tell it.
     problem: why a start would fail, or what could not be read; "" for nothing.
     """
@@ -53,12 +55,15 @@ class CommittedState:
     destination: str
     progress: Progress | None = None
     cursor: LogPosition | None = None
+    unread: Literal["", "progress", "cursor"] = ""
     end: LogPosition | None = None
     problem: str = ""
 
     @property
     def says(self) -> str:
         """A short description."""
+        if self.unread == "progress":
+            return "progress unknown"
         if self.progress is None:
             return "nothing committed yet"
         return f"commit {self.progress.seq} ended at {self.progress.last}"
@@ -130,10 +135,12 @@ def status(description: Description) -> list[CommittedState]:
 
 
 def start_of(description: Description, state: CommittedState) -> str:
-    """Return where a pipeline would begin, in words."""
+    """Return where a pipeline would begin, in words; "" if what decides it could not be read."""
     options = source_options.parse(description.source)
     if state.progress is not None:
         return f"behind commit {state.progress.seq} of the target, {state.progress.last}"
+    if state.unread:
+        return ""
     if state.cursor is not None:
         return f"at the cursor of client id {options.client_id}, {state.cursor}"
     if options.snapshot:
@@ -192,12 +199,13 @@ def _writable(state: str) -> PartReport:
 
 
 def _state(description: Description, options: SourceOptions, target: PipelineTarget, name: str) -> CommittedState:
-    state = CommittedState(name)
+    state = CommittedState(name, unread="progress")
     try:
-        state = replace(state, progress=target.stored(name))
+        state = replace(state, progress=target.stored(name), unread="cursor")
         if options.zk_servers:
             with BlockingZnodes(options.zk_servers, options.zk_access) as znodes:
                 state = replace(state, cursor=CursorNodes(znodes).read(name, options.client_id))
+        state = replace(state, unread="")
         where = f"pipeline {description.name}, client id {options.client_id} of {name}"
         other = foreign(state.progress, options.owner(description.name), where, state.cursor)
         wrong = other or judge(state.cursor, state.progress, where)

@@ -15,7 +15,7 @@ from psycopg import sql
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import ColumnType, to_arrow
 from canal_ha.errors import SinkRefused
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.excerpt import excerpt, one_line, printable
 from canal_ha.pipeline.cells import copy_rows, has_nul, payload, without_nul
 from canal_ha.pipeline.change_columns import CHANGE_KEY, change_columns, check_names
 from canal_ha.pipeline.copy_columns import (
@@ -482,4 +482,4 @@ def text_of(error: psycopg.Error) -> str:
     detail = about.message_detail if about.message_detail in _DETAILS else ""
     place = _COPY_PLACE.search(about.context or "")
     said = [message, detail, ", ".join(named), place[0] if place else ""]
-    return "; ".join(printable(excerpt(" ".join(text.split()))) for text in said if text) or str(error).strip()
+    return "; ".join(printable(excerpt(" ".join(text.split()))) for text in said if text) or one_line(error)

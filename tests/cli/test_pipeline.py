@@ -342,6 +342,24 @@ def test_commands_that_look_wait_shortly_for_a_node_and_log_text(tmp_path: Path)
         assert "{" not in errors
 
 
+@pytest.mark.parametrize(("source", "unknown"), [("servers", "progress"), ("zkServers", "cursor")])
+def test_what_could_not_be_read_counted_as_missing(source: str, unknown: str, tmp_path: Path) -> None:
+    """A status said that nothing is committed yet, and a plan, that the pipeline begins with the existing rows."""
+    if unknown == "progress":
+        (tmp_path / "lake").write_text("not a directory")
+    file = written(
+        tmp_path,
+        f"name: shop\nengine: embedded\nstate: {tmp_path}/state\ntables: [s.t]\n"
+        f"source: {{{source}: '127.0.0.1:{free_port()}', destination: d, snapshot: initial}}\n"
+        f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n",
+    )
+    status, plan = pipeline("status", file), pipeline("plan", file)
+    assert (status.exit_code, plan.exit_code) == (1, 1)
+    assert ("nothing committed yet" in status.output) == (unknown == "cursor")
+    assert "begins" not in plan.output
+    assert f"d: {unknown} unknown" in plan.output
+
+
 def test_a_check_tells_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
     """It is made if it is missing."""
     text = (

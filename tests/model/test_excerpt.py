@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_ha.model.excerpt import EXCERPT_CHARACTERS, MESSAGE_CHARACTERS, message, some
+from canal_ha.model.excerpt import EXCERPT_CHARACTERS, MESSAGE_CHARACTERS, message, one_line, some
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,11 @@ def test_a_message_cannot_steer_a_terminal(text: str, shown: str) -> None:
 def test_a_message_of_several_lines_keeps_them_if_asked() -> None:
     """Other characters that steer have escapes."""
     assert message("a\n\x1b", lines=True) == "a\n\\x1b"
+
+
+def test_what_a_library_says_on_several_lines_is_shown_on_one() -> None:
+    """libpq writes a line break and a tab, delta-rs colours."""
+    assert one_line(OSError("refused\n\tIs it \x1b[31m↳\x1b[0m running?\n")) == "refused Is it ↳ running?"
 
 
 def test_a_message_cannot_fill_a_terminal() -> None:

@@ -59,6 +59,14 @@ def test_a_copy_takes_changes_over(tmp_path: Path) -> None:
     assert opened(tmp_path).stored("another") is None
 
 
+def test_a_directory_that_cannot_be_read_counted_as_one_without_progress(tmp_path: Path) -> None:
+    """Then `status` said that nothing is committed yet."""
+    (tmp_path / "delta").write_text("a file")
+    for look in (opened(tmp_path).stored, opened(tmp_path).progress):
+        with pytest.raises(TargetUnavailable, match="Not a directory"):
+            look("d")
+
+
 def test_a_copy_appends_keys_beyond_all_others(tmp_path: Path) -> None:
     """Rows whose keys no file can have are appended; any other rows are merged, also inserted ones."""
     writer = Writer(opened(tmp_path))

@@ -16,6 +16,7 @@ because delta-rs can neither drop, nor rename, nor widen a column.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -45,7 +46,7 @@ from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import column_type
 from canal_ha.decode.ddl.statements import AlterTable, DropColumn, RenameColumn, SetColumn
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
-from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.model.excerpt import excerpt, one_line, printable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.altered import altered, find
@@ -134,21 +135,21 @@ class DeltaTables:
         The file stays where removing is not allowed: commits need no right to it.
         """
         try:
-            if "://" not in self._path or self._path.startswith("file://"):
-                Path(url2pathname(self._path.removeprefix("file://"))).mkdir(parents=True, exist_ok=True)
+            if _is_local(self._path):
+                Path(_local(self._path)).mkdir(parents=True, exist_ok=True)
             files = DeltaStorageHandler(self._path, self._storage)
             files.open_output_stream(f"{OWN}/{_CHECK}").close()
             with suppress(DeltaError, OSError):
                 files.delete_file(f"{OWN}/{_CHECK}")
         except (DeltaError, OSError, ValueError) as error:
-            raise SinkRefused(f"delta: {self._where} cannot be written: {without_login(str(error))}") from None
+            raise SinkRefused(f"delta: {self._where} cannot be written: {without_login(one_line(error))}") from None
         return f"delta at {self._where}"
 
     def stored(self, destination: str) -> Progress | None:
         """See PipelineTarget."""
         uri = self._progress_uri(destination)
         with _errors(self._where):
-            if not DeltaTable.is_deltatable(uri, self._storage):
+            if not self._has_table(uri):
                 return None
             return _progress_of(DeltaTable(uri, storage_options=self._storage))
 
@@ -267,10 +268,19 @@ class DeltaTables:
         if known is not None:
             known.update_incremental()
             return known
-        if not DeltaTable.is_deltatable(uri, self._storage):
+        if not self._has_table(uri):
             return None
         found = self._known[uri] = DeltaTable(uri, storage_options=self._storage)
         return found
+
+    def _has_table(self, uri: str) -> bool:
+        """Return whether there is a table. Raises OSError if a local directory cannot be read: delta-rs says no."""
+        if DeltaTable.is_deltatable(uri, self._storage):
+            return True
+        if _is_local(uri):
+            with suppress(FileNotFoundError):
+                os.listdir(f"{_local(uri)}/_delta_log")
+        return False
 
     def _progress_uri(self, destination: str) -> str:
         return f"{self._path}/{OWN}/{segment(destination)}"
@@ -903,6 +913,15 @@ def _statements(batches: Sequence[TableBatch]) -> list[tuple[int, str]]:
     return found
 
 
+def _is_local(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file://")
+
+
+def _local(uri: str) -> str:
+    """Return the directory of a local URI, or of a path."""
+    return url2pathname(uri.removeprefix("file://"))
+
+
 def _progress_of(table: DeltaTable) -> Progress | None:
     text = table.metadata().configuration.get(_PROPERTY)
     try:
@@ -917,7 +936,7 @@ def _errors(where: str) -> Iterator[None]:
     try:
         yield
     except (CommitFailedError, OSError) as error:
-        raise TargetUnavailable(f"delta: {where}: {without_login(str(error))}") from None
+        raise TargetUnavailable(f"delta: {where}: {without_login(one_line(error))}") from None
     except DeltaError as error:
         kind: Any = TargetUnavailable if "Generic" in str(error) else SinkRefused  # of the object store
-        raise kind(f"delta: {where}: {without_login(str(error))}") from None
+        raise kind(f"delta: {where}: {without_login(one_line(error))}") from None

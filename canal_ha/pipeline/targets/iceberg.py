@@ -32,6 +32,7 @@ from pyiceberg.table import Table
 
 from canal_ha.client.arrow import TableBatch
 from canal_ha.errors import SinkRefused, TargetUnavailable
+from canal_ha.model.excerpt import one_line
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.done import behind
 from canal_ha.pipeline.fencing import lacks
@@ -269,13 +270,13 @@ class IcebergTarget:
         try:
             yield
         except _REFUSALS as error:
-            raise SinkRefused(f"{where}: {type(error).__name__}: {error}") from error
+            raise SinkRefused(f"{where}: {type(error).__name__}: {one_line(error)}") from error
         except _FAILURES as error:
-            raise TargetUnavailable(f"{where}: {type(error).__name__}: {error}") from error
+            raise TargetUnavailable(f"{where}: {type(error).__name__}: {one_line(error)}") from error
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in _CATALOG_LIBRARIES:
                 raise
-            raise TargetUnavailable(f"{where}: {type(error).__name__}: {error}") from error
+            raise TargetUnavailable(f"{where}: {type(error).__name__}: {one_line(error)}") from error
 
 
 def _parts(namespace: str) -> list[str]:

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from canal_ha.errors import SinkRefused, TargetUnavailable
+from canal_ha.model.excerpt import one_line
 from canal_ha.pipeline.databases import CopyPlaces, copy_places
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.fencing import lacks
@@ -184,7 +185,7 @@ class PostgreSQLTarget:
             )
         except psycopg.OperationalError as error:
             kind = SinkRefused if _LASTING.search(str(error)) else TargetUnavailable
-            raise kind(f"{self._name}: {str(error).strip()}") from error
+            raise kind(f"{self._name}: {one_line(error)}") from error
         try:
             connection.execute(_SESSION)
         except BaseException:
