@@ -316,6 +316,31 @@ def test_a_row_that_a_parallel_standby_held_back_is_not_lost() -> None:
         assert Compared.of(got.ids + rest.ids, writes.written).lost == [], node.log_file("example")
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("make", [MariaDB, *([MySQL] if LONG else ())])
+def test_nothing_comes_again_after_a_visit_to_a_server_that_had_nothing(make: type[SqlServer]) -> None:
+    """Replication stands still, so the other server delivers nothing. Its rows are the newest ones of its own turn."""
+    with paired(make, gtid=False) as pair, pair.node().start() as node:
+        writes = Writer(pair.master, 1)
+        with Getting(node) as got:
+            writes.write(30)
+            pair.caught_up()
+            Replica(pair.standby).forget()
+            Replica(pair.master).follow(pair.standby.port, pair.standby.position())
+            assert "reads from" in switched(node, "standby")
+            Replica(pair.master).stop("SQL_THREAD")
+            writes.server = pair.standby
+            writes.write(40)
+            got.upto(writes.written[-1])
+            assert "reads from" in switched(node, "master")
+            until(lambda: node.log_file("example").count("stream.moved") == 2, what="the stream to arrive")
+            assert "reads from" in switched(node, "standby")
+            writes.write(5)
+            got.upto(writes.written[-1])
+        assert Compared.of(got.ids, writes.written) == NOTHING, node.log_file("example")
+        assert "nothing delivered" in node.log_file("example")
+
+
 def switched(node: Node, to: str, destination: str = "example") -> str:
     """Run `canal-ha source switch`, and return its output."""
     command = [PROGRAM, "source", "switch", "--destination", destination, "--to", to, "--conf", str(node.conf)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from weakref import WeakSet
 
 from canal_ha.config.model import SourceConfig
-from canal_ha.errors import SourceUnavailable
+from canal_ha.errors import CanalError, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.connection.flavor import Flavor
@@ -23,6 +23,24 @@ PIECES_IN_ALL = 1 << 15  # of transactions that are not hashed, some KB each; th
 PIECES_LEAST = 256  # of one stream
 
 _streams: WeakSet[CurrentSource] = WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The server whose entries a stream has delivered last, which it has left.
+
+    server: its identity.
+    at: where the stream stood.
+    newest: the last delivered event: journal, offset, time in ms.
+    delivered_before: of the server before it.
+    last_delivered: as CurrentSource has it.
+    """
+
+    server: str
+    at: LogPosition
+    newest: tuple[str, int, int]
+    delivered_before: Delivered | None
+    last_delivered: LogPosition | None
 
 
 class CurrentSource:
@@ -39,6 +57,8 @@ class CurrentSource:
         self._recent = Recent(start.trail, start.origins, KEPT, pieces_most)
         self._delivered_before: Delivered | None = None
         self._last_delivered: LogPosition | None = None  # the last transaction end or statement with a GTID
+        self._newest: tuple[str, int, int] | None = None  # the last delivered event; see _Left
+        self._left: _Left | None = None  # until another server has delivered something
 
     def elsewhere(self, server: Flavor, source: SourceConfig) -> bool:
         """Return whether the stream's positions belong to another server than this one.
@@ -64,7 +84,13 @@ class CurrentSource:
         at: where the stream stood.
         decoder_at: returns a new decoder that begins at a position.
         Also raises SourceUnavailable, for up to the length of the window, while the server lags behind the stream.
+        A stream that goes back before the other server has delivered anything goes on where it stood.
         """
+        if (left := self._left) is not None and _stands(scanner, left):
+            self._left, self._waits_until = None, 0.0
+            self._delivered_before, self._last_delivered = left.delivered_before, left.last_delivered
+            self.arrived(scanner.server)
+            return Relocation(left.at, "nothing delivered", ordered=False)  # it says nothing about the other server
         origin = at.server_id if self._origin is None else self._origin
         fingerprints = self._recent.fingerprints()
         before = replace(at, server_id=origin, gtid=self._executed(at))
@@ -75,6 +101,8 @@ class CurrentSource:
                 " waiting for it to catch up"
             )
         self._waits_until = 0.0
+        if self._left is None and self._newest is not None:
+            self._left = _Left(self._server, at, self._newest, self._delivered_before, self._last_delivered)
         self._delivered_before = (
             Executed(found.at.gtid or "")
             if found.how == "GTID set"
@@ -110,12 +138,29 @@ class CurrentSource:
 
     def delivered(self, segment: Segment) -> None:
         """Record that these entries were accepted."""
+        self._left = None
+        self._newest = segment.journal, segment.offsets[-1], segment.timestamps[-1]
         self._recent.add(segment)
         self._origin = segment.run_server_ids[-1]
         if segment.run_gtids[-1]:
             last = max(segment.kinds.rfind(EntryKind.END), segment.kinds.rfind(EntryKind.DDL))
             if last >= 0:
                 self._last_delivered = segment.position(last)
+
+
+def _stands(scanner: Scanner, left: _Left) -> bool:
+    """Return whether a server is the one that was left, and its binlog still has the last delivered event.
+
+    A server that crashed may have lost the end of its binlog, and has other transactions there by now.
+    """
+    if left.server != scanner.server.identity:
+        return False
+    journal, offset, time_ms = left.newest
+    try:
+        found = scanner.event_at(journal, offset)
+    except CanalError:
+        return False
+    return found is not None and (found.position, found.timestamp_ms // 1000) == (offset, time_ms // 1000)
 
 
 def _one_host(one: str, other: str) -> bool:

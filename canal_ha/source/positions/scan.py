@@ -25,6 +25,7 @@ from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX, dump_offs
 from canal_ha.source.positions.transactions import Statements, boundary_decoder
 
 _FORMAT_DESCRIPTION = frozenset({15})
+_OF_THE_BINLOG = frozenset(range(1, 256)) - {4, 15, 27}  # a dump has ROTATE, FORMAT_DESCRIPTION, HEARTBEAT of its own
 _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
 
 
@@ -78,6 +79,12 @@ class Scanner:
         scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
         self._run(scan, journal=journal)
         return scan.found.timestamp_ms if scan.found else 0
+
+    def event_at(self, journal: str, offset: int) -> Passed | None:
+        """Return where the first event from an offset on really begins, and its time; None if there is none."""
+        scan = _Scan(boundary_decoder(journal, offset), by_packet=True, until=_OF_THE_BINLOG)
+        self._run(scan, journal=journal, offset=offset)
+        return scan.found
 
     def newest(self, journal: str, types: frozenset[int]) -> EventHeader | None:
         """Return the last event of these types in a journal; None if it has none."""
