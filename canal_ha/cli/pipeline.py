@@ -119,7 +119,8 @@ def check(file: Path, engine: Engine | None) -> None:
     failed = False
     for finding in findings:
         failed |= bool(finding.problem)
-        _say(f"{'FAIL' if finding.problem else 'ok':4}  {finding.part:12}  {finding.problem or finding.says}")
+        state = "FAIL" if finding.problem else "warn" if finding.warns else "ok"
+        _say(f"{state:4}  {finding.part:12}  {finding.problem or finding.says}")
     sys.exit(1 if failed else 0)
 
 
@@ -141,6 +142,8 @@ def plan(file: Path, engine: Engine | None) -> None:
         _say(f"table {own} -> {there or 'named by the transforms'}")
     for table, columns in described.keys.items():
         _say(f"key of {table}: {', '.join(described.shown(columns))}")
+    for finding in inspection.unused_keys(described):
+        _say(f"warning: {finding.part}: {finding.says}")
     for number, transform in enumerate(described.transforms, 1):
         [(kind, given)] = transform.items()
         shown = {key: "***" if key == "key" else described.shown(value) for key, value in given.items()}

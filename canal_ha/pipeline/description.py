@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from canal_ha.config.outside import filled, has_placeholder, with_absolute_paths
 from canal_ha.errors import OptionInvalid
+from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline import schema
 from canal_ha.pipeline.named_files import with_absolute_files
 from canal_ha.pipeline.transforms import Transforms
@@ -125,9 +126,10 @@ def read(raw: bytes, file: str, engine: Engine | None = None) -> Description:
     values = _Values(text, file)
     body = values.filled(text.value, ())
     unfilled = {line for line, _ in values.problems}
-    others = schema.problems(body, text.line, values.secret) or _wrong_transforms(
-        body.get("transforms", []), text, values
-    )
+    others = schema.problems(body, text.line, values.secret) or [
+        *_wrong_transforms(body.get("transforms", []), text, values),
+        *_doubled_columns(body.get("keys", {}), text, values),
+    ]
     wrong = sorted([*values.problems, *(each for each in others if each[0] not in unfilled)])
     if wrong:
         shown = [f"{file}:{line}: {says}" for line, says in wrong[:MOST_ERRORS]]
@@ -176,6 +178,20 @@ def _wrong_transforms(given: list[Mapping[str, Any]], text: YamlText, values: _V
             if values.outside(place):
                 said = f"{said.partition(':')[0]}: a value of a placeholder, which is not shown, cannot be used here"
             found.append((text.line(place), f"transforms[{number + 1}].{said}"))
+    return found
+
+
+def _doubled_columns(keys: Mapping[str, str | list[str]], text: YamlText, values: _Values) -> list[tuple[int, str]]:
+    """Return line and sentence of the keys that have a column twice. Names of columns count in any case."""
+    found = []
+    for table, given in keys.items():
+        place: Place = ("keys", table)
+        seen: set[str] = set()
+        for column in names(given):
+            if column.lower() in seen:
+                what = "a column" if values.outside(place) else printable(excerpt(column))
+                found.append((text.line(place), f"{schema.shown(place)}: {what} is given twice"))
+            seen.add(column.lower())
     return found
 
 

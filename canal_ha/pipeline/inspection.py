@@ -19,6 +19,7 @@ from canal_ha.pipeline.access import WAIT_S, SourceAccess, filter_of
 from canal_ha.pipeline.cursor import judge
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.destinations import resolve
+from canal_ha.pipeline.key_tables import idle_keys
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import foreign
@@ -33,11 +34,16 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """The state of one part of a pipeline. problem: "" if it works."""
+    """The state of one part of a pipeline.
+
+    problem: "" if it works.
+    warns: `says` tells what may be a mistake.
+    """
 
     part: str
     says: str
     problem: str = ""
+    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ def check(description: Description) -> Iterator[PartReport]:
     names, found = destinations(options)
     yield found
     yield _writable(description.state)
+    yield from unused_keys(description)
     try:
         target = open_target(description)
     except CanalError as error:
@@ -164,6 +171,12 @@ def placed(description: Description) -> list[tuple[str, str]]:
         else:
             found.append((pattern, "" if renames else pattern))
     return found
+
+
+def unused_keys(description: Description) -> Iterator[PartReport]:
+    """Warn of tables under `keys` that the target never gets."""
+    for table, why in idle_keys(description):
+        yield PartReport("keys", f"{table}: {why}", warns=True)
 
 
 def _tables(description: Description, target: OwnedTables, names: Sequence[str]) -> Iterator[PartReport]:

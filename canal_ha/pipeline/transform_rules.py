@@ -29,7 +29,7 @@ _CASTS = frozenset(
     {"integer", "decimal", "float", "double", "date", "datetime", "timestamp", "time", "year", "text", "json"}
     | {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 )
-_GROUP = re.compile(r"\\([0-9])|\\\\")
+GROUP = re.compile(r"\\([0-9])|\\\\")
 _LONGEST = 64  # characters of a name in MySQL
 
 
@@ -135,7 +135,7 @@ def _route(match: str, to: str) -> Callable[[str, str], Table | None]:
         why = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         raise OptionInvalid(f"route.match: expected a regular expression of RE2: {why}") from None
     templates = _two(to, "route.to")
-    groups = [int(each) for each in re.findall(_GROUP, to) if each]
+    groups = [int(each) for each in re.findall(GROUP, to) if each]
     if max(groups, default=0) > expression.groups:
         raise OptionInvalid(f"route.to: expected groups up to \\{expression.groups}, as route.match has them")
 
@@ -146,7 +146,7 @@ def _route(match: str, to: str) -> Callable[[str, str], Table | None]:
         if found is None:
             return None
         schema, table = (
-            _GROUP.sub(lambda group: found[int(group[1])] or "" if group[1] else "\\", template)
+            GROUP.sub(lambda group: found[int(group[1])] or "" if group[1] else "\\", template)
             for template in templates
         )
         if not (0 < len(schema) <= _LONGEST and 0 < len(table) <= _LONGEST):

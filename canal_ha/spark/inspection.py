@@ -11,7 +11,7 @@ from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.errors import CanalError
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.destinations import resolve
-from canal_ha.pipeline.inspection import PartReport, destinations, reachable
+from canal_ha.pipeline.inspection import PartReport, destinations, reachable, unused_keys
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.pipeline.targets import open_target
 from canal_ha.spark import offsets as o
@@ -52,6 +52,7 @@ def check(pipeline: Pipeline) -> Iterator[PartReport]:
     except CanalError as error:
         yield PartReport("checkpoint", pipeline.checkpoint, str(error))
     if pipeline.described is not None:
+        yield from unused_keys(pipeline.described)
         yield _target(pipeline.described)
     for kind, given in pipeline.sinks:
         try:

@@ -258,6 +258,19 @@ def test_check_names_each_part_that_is_wrong_on_the_embedded_engine(tmp_path: Pa
     assert "target" in lines
 
 
+def test_check_and_plan_warn_of_a_key_that_no_table_uses(tmp_path: Path) -> None:
+    """It is no failure: the table may come to the file later."""
+    file = written(
+        tmp_path,
+        f"name: shop\nengine: embedded\nstate: {tmp_path}/state\ntables: [shop.*]\nkeys: {{Shop.log: k}}\n"
+        f"source: {{servers: '127.0.0.1:{free_port()}', destination: d}}\n"
+        f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n",
+    )
+    why = "Shop.log: `tables` does not include it: letter case counts"
+    assert f"warn  keys          {why}\n" in pipeline("check", file).output
+    assert f"warning: keys: {why}\n" in pipeline("plan", file).output
+
+
 def test_list_shows_each_file_and_what_is_wrong_with_it(tmp_path: Path) -> None:
     """Old files too; what is no YAML or TOML is left out."""
     (tmp_path / "a.yaml").write_text((EXAMPLES / "http.yaml").read_text())

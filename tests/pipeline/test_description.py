@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from canal_ha.errors import OptionInvalid
 from canal_ha.pipeline import schema
 from canal_ha.pipeline.description import Description, load, read
+from canal_ha.pipeline.key_tables import idle_keys
 from canal_ha.pipeline.named_files import NAMED
 from canal_ha.pipeline.options import parse
 from canal_ha.pipeline.yaml_text import MOST_BYTES, YamlText, scalar
@@ -47,6 +48,38 @@ def test_what_a_file_leaves_out_has_defaults() -> None:
     assert (found.target.kind, found.target.mode, found.target.evolve) == ("http", "events", "evolve")
     assert found.target.options == {"url": "http://127.0.0.1:8080/rows"}
     assert found.source == {"servers": "localhost:11111", "destination": "example"}
+
+
+def test_a_key_with_a_column_twice_was_accepted() -> None:
+    """Columns count in any case."""
+    found = problems(f"{FILE}keys: {{shop.log: [k, v, K], shop.a: [id]}}\n")
+    assert found == ["shop.yaml:5: keys.shop.log: K is given twice"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "idle"),
+    [
+        ("tables: [shop.*]\nkeys: {shop.a: k}", {}),
+        ("keys: {shop.a: k}", {}),
+        ("tables: [shop.*]\nkeys: {Shop.A: k, other.a: k}", {"Shop.A": "letter case", "other.a": "not include"}),
+        ("tables: [s.a]\nkeys: {s.a: k}\ntransforms: [rename: {tables: s.a, to: s.b}]", {"s.a": "another name"}),
+        ("tables: [s.a]\nkeys: {s.b: k}\ntransforms: [rename: {tables: s.a, to: s.b}]", {}),
+        (
+            "tables: [s.a*]\nkeys: {all.a: k, al.a: k}\ntransforms: [route: {match: 's[.](.)[0-9]', to: 'all.\\1'}]",
+            {"al.a": "not include"},
+        ),
+        (
+            "tables: [s.*]\nkeys: {s.a1: k, s.a: k, s.b: k}\n"
+            "transforms: [route: {match: 's[.]a[0-9]', to: s.a, merge: true}]",
+            {"s.a1": "another name"},
+        ),
+    ],
+)
+def test_a_key_of_a_table_that_no_pipeline_writes_was_accepted(rest: str, idle: dict[str, str]) -> None:
+    """A name with a mistake gave no table a key."""
+    found = dict(idle_keys(described(rest)))
+    assert found.keys() == idle.keys()
+    assert all(idle[table] in why for table, why in found.items())
 
 
 def test_lists_and_numbers_of_the_source_become_options() -> None:
