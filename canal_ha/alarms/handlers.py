@@ -21,6 +21,7 @@ from canal_ha import logs
 from canal_ha.alarms.mail import MailHandler
 from canal_ha.alarms.notice import Notice
 from canal_ha.alarms.webhook import WebhookHandler
+from canal_ha.config.small_files import read_small
 from canal_ha.errors import FileUnusable
 
 GROUP = "canal_ha.alarm_handlers"
@@ -54,7 +55,7 @@ BUILT_IN: Mapping[str, Callable[..., AlarmHandler]] = {
 def read_handlers(file: Path) -> Mapping[str, AlarmHandler]:
     """Return the handlers of a file, by name. Raises FileUnusable."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_small(file).decode())
     except (OSError, ValueError) as error:
         raise FileUnusable(str(file), f"cannot be read: {error}") from error
     tables = document.get("handlers")

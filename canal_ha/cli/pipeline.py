@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -246,6 +247,8 @@ def list_files(directory: Path) -> None:
 def _is_pipeline(file: Path) -> bool:
     """Return whether a file has a section of a pipeline, also if it has mistakes. Raises OptionInvalid."""
     try:
+        if not stat.S_ISREG(file.stat().st_mode):  # a pipe would wait for its writer
+            return False
         with file.open("rb") as content:
             return _SECTION.search(content.read(_MOST_BYTES)) is not None
     except OSError as error:

@@ -3,6 +3,7 @@
 ${file:PATH}    the text of a file without the newline at its end; a relative path starts at the configuration file
 ${env:NAME}     a variable of the process environment; ${env:NAME:default} if it may be missing or empty
 
+A pipe or a device is an error: it may have no end, and cannot be read again.
 An empty text of a secret is an error: somebody forgot to write it, and "" would mean no protection.
 """
 
@@ -12,7 +13,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-MOST_CHARACTERS = 1 << 16  # of a file in a placeholder
+from canal_ha.config.small_files import NotRegular, read_small
+
+MOST_BYTES = 1 << 16  # of a file in a placeholder
 KINDS = frozenset({"file", "env"})
 _PLACEHOLDER = re.compile(r"\$\{(file|env):([^{}]*)\}")
 
@@ -68,14 +71,15 @@ def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str], *
         raise ValueError(f"a variable of the environment: {variable} {state}")
     path = directory / name
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_CHARACTERS + 1)
-        text = raw.decode()
+        text = read_small(path, MOST_BYTES).decode()
+    except NotRegular:
+        raise ValueError(
+            f"a regular file, which can be read again: {path} is a pipe or a device. Write the text into a file, or"
+            " into a variable for ${env:NAME}"
+        ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ValueError(f"a readable file: {path}: {reason}") from error
-    if len(raw) > MOST_CHARACTERS:
-        raise ValueError(f"a file of at most {MOST_CHARACTERS} bytes: {path} is larger")
     if not text.strip() and not may_be_empty:
         raise ValueError(f"a file with a text: {path}: it is empty")
     return text.removesuffix("\n").removesuffix("\r")

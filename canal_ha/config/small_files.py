@@ -1,4 +1,4 @@
-"""Reads small files whose path is configured: PEM files and accounts."""
+"""Reads small files whose path is configured: PEM files, accounts and secrets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 LARGEST_BYTES = 1 << 20
 
 
-def read_small(path: Path) -> bytes:
-    """Return the content of a regular file. Raises OSError, also for a larger file, a device or a pipe.
+class NotRegular(OSError):
+    """A path names a device, a pipe or a socket."""
+
+
+def read_small(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
+    """Return the content of a regular file. Raises OSError, also for a larger file, and NotRegular.
 
     A device can have no end, and a pipe would let the thread wait for its writer.
     """
@@ -19,14 +23,22 @@ def read_small(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with open(descriptor, "rb") as file:
         _check(path, os.fstat(descriptor).st_mode)
-        found = file.read(LARGEST_BYTES + 1)
-    if len(found) > LARGEST_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {LARGEST_BYTES} bytes", str(path))
+        found = file.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
     return found
+
+
+def read_secret(path: Path) -> str:
+    """Return the text of a small regular file without white space around it. Raises OSError, also without UTF-8."""
+    try:
+        return read_small(path).decode().strip()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8", str(path)) from None
 
 
 def _check(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        raise NotRegular(errno.EINVAL, "it is not a regular file", str(path))

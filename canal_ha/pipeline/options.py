@@ -33,6 +33,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from canal_ha.client.tls import ClientTls, client_tls
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled
+from canal_ha.config.small_files import read_secret
 from canal_ha.errors import OptionInvalid
 from canal_ha.model.place import Place, end_of_read
 from canal_ha.pipeline.progress_owner import ProgressOwner
@@ -315,6 +316,6 @@ class _OptionReader:
         if not path:
             return ""
         try:
-            return Path(path).read_text().strip()
+            return read_secret(Path(path))
         except OSError as error:
             raise OptionInvalid(f"canal: option {name} = {path!r} cannot be read: {error.strerror}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from canal_ha.config.small_files import read_secret
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.description import Description
 
@@ -18,6 +19,6 @@ def target_password(description: Description) -> str:
     if name is None:
         return str(options.get("password", ""))
     try:
-        return Path(name).read_text().strip()
+        return read_secret(Path(name))
     except OSError as error:
         raise SinkRefused(f"{file}: target: passwordFile = {name!r} cannot be read: {error.strerror}") from error

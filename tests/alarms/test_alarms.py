@@ -309,6 +309,7 @@ def test_a_mail_server_with_a_wrong_certificate_gets_neither_password_nor_mail(
     ("[handlers.a]\ntype = 'webhook'", "handlers.a cannot be used: .*url"),
     ("[handlers.a]\ntype = 'webhook'\nurl = 'ftp://x'", "no http:// or https://"),
     ("[handlers.a]\ntype = 'webhook'\nurl = 'http://x'\nsecret_file = '/nowhere'", "No such file"),
+    ("[handlers.a]\ntype = 'webhook'\nurl = 'http://x'\nsecret_file = '/dev/null'", "not a regular file"),
     ("[handlers.a]\ntype = 'mail'\nhost = 'h'\nsender = 'a@b'\nto = 'c@d'", "to is a list"),
     ("[handlers.a]\ntype = 'mail'\nhost = 'h'\nsender = 'a@b'\nto = ['c@d']\ntls = 'none'\nuser = 'u'\n"
      "password_file = 'f'", "needs TLS"),

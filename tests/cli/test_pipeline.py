@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -284,6 +285,13 @@ def test_list_shows_each_file_and_what_is_wrong_with_it(tmp_path: Path) -> None:
     assert third.startswith("FAIL")
     assert "c.yml:1: source is missing" in third
     assert result.exit_code == 1
+
+
+def test_a_pipe_in_the_directory_held_a_list(tmp_path: Path) -> None:
+    """It waited for a writer."""
+    os.mkfifo(tmp_path / "a.yaml")
+    result = pipeline("list", str(tmp_path))
+    assert (result.exit_code, result.output.split()[0]) == (0, "-")
 
 
 def test_foreign_files_are_no_failures_of_a_list(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -123,7 +124,8 @@ def test_a_message_about_a_placeholder_does_not_show_what_a_secret_key_has_besid
         ("${file:}", "the name is missing"),
         ("${env}", "the name is missing"),
         ("${file:binary}", "it is not UTF-8"),
-        ("${file:large}", "is larger"),
+        ("${file:large}", "it has more than 65536 bytes"),
+        ("${file:pipe}", "pipe is a pipe or a device. Write the text into a file"),
         ("${env:ABSENT}", "ABSENT is not set"),
         ("${file:empty}", "empty: it is empty"),
         ("user:${file:empty}", "empty: it is empty"),
@@ -136,6 +138,7 @@ def test_a_file_or_variable_that_cannot_be_read_is_named(tmp_path: Path, text: s
     (tmp_path / "binary").write_bytes(b"\xff")
     (tmp_path / "large").write_text("x" * 70_000)
     (tmp_path / "empty").write_text(" \n")
+    os.mkfifo(tmp_path / "pipe")
     setting = Setting(text, str(tmp_path / "canal.properties"), 7)
     stack = Layers((from_mapping({"canal.passwd": setting}),), {"EMPTY": "", "BLANK": " "})
     with pytest.raises(ConfigError, match=r"canal\.properties:7.*canal\.passwd") as raised:

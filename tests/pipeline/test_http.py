@@ -354,6 +354,7 @@ def test_tls_with_an_own_authority_and_a_client_certificate(tmp_path: Path) -> N
         ({"url": "http://h/a b"}, "expected http"),
         ({"url": "http://h/", "tokenFile": "token"}, "a token needs https"),
         ({"url": "https://h/", "tokenFile": "missing"}, "tokenFile missing cannot be read"),
+        ({"url": "https://h/", "tokenFile": "/dev/null"}, "not a regular file"),
         ({"url": "http://h/", "secretFile": "bad"}, "no base64 follows whsec_"),
         ({"url": "https://h/", "tokenFile": "two"}, "expected one line"),
         ({"url": "https://h/", "sslCa": "bad"}, "not PEM files"),

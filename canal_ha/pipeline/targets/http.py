@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from canal_ha.config.listeners import is_loopback
+from canal_ha.config.small_files import read_secret
 from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.model.signature import secret_of, signature
@@ -258,9 +259,9 @@ def _which(delivery: Delivery) -> str:
 
 def _text(option: str, file: str) -> str:
     try:
-        return Path(file).read_text().strip()
-    except (OSError, ValueError) as error:
-        raise SinkRefused(f"http: {option} {file} cannot be read: {error}") from error
+        return read_secret(Path(file))
+    except OSError as error:
+        raise SinkRefused(f"http: {option} {file} cannot be read: {error.strerror}") from error
 
 
 def _context(options: Mapping[str, Any]) -> ssl.SSLContext:
