@@ -89,3 +89,10 @@ def test_the_command_of_pipelines_says_what_to_install() -> None:
         assert done.returncode == 1
         assert f"pip install 'canal-ha[{extra}]'" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_status_without_the_packages_spoke_of_a_mistake_in_the_file() -> None:
+    """It added that a pipeline that runs goes on with the file as it was before."""
+    done = run(_COMMAND, "pipeline", "status", "shop.yaml")
+    assert "pip install 'canal-ha[pipeline]'" in done.stderr
+    assert "goes on" not in done.stderr

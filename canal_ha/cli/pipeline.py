@@ -169,10 +169,7 @@ def plan(file: Path, engine: Engine | None) -> None:
 @_ENGINE
 def status(file: Path, engine: Engine | None) -> None:
     """Show what is committed of each destination. The exit code is 1 on a problem."""
-    try:
-        described = _described(file, engine)
-    except OptionInvalid as error:
-        raise OptionInvalid(f"{error}\nA pipeline that runs goes on with the file as it was before") from error
+    described = _described(file, engine, beside="\nA pipeline that runs goes on with the file as it was before")
     if described is not None and described.engine == "embedded":
         sys.exit(_embedded_status(described))
     on_spark, _ = _on_spark(file, described)
@@ -290,13 +287,17 @@ class _Shown:
         self._printed[state.destination] = (self._clock(), state)
 
 
-def _described(file: Path, engine: Engine | None) -> Description | None:
-    """Read a YAML file; return None for a TOML file. Raises OptionInvalid."""
+def _described(file: Path, engine: Engine | None, *, beside: str = "") -> Description | None:
+    """Read a YAML file; return None for a TOML file. Raises OptionInvalid. beside: text behind mistakes of the file."""
     if file.suffix == TOML:
         if engine == "embedded":
             raise OptionInvalid(f"{file}: a TOML file runs on Spark; `canal-ha pipeline init` writes a YAML file")
         return None
-    described: Description = _part("description").load(file, engine)
+    load = _part("description").load
+    try:
+        described: Description = load(file, engine)
+    except OptionInvalid as error:
+        raise OptionInvalid(f"{error}{beside}") from error
     return described
 
 
