@@ -281,6 +281,7 @@ class _Shown:
         lag = f", {state.lag_s:.1f} s behind" if state.lag_s > 0 else ""
         place = f" up to {state.progress.last}" if state.progress is not None and state.progress.seq else ""
         snapshot = f"; snapshot {state.snapshot}" if state.snapshot else ""
+        snapshot += ": its other rows are not in the target, resume it and run again" if snapshot and state.done else ""
         waits = f"; waits: {state.waiting}" if state.waiting else ""
         done = f"{state.rows:,} rows in {state.commits} commits"
         _say(f"{self._name}: {state.destination}: {done}{place}{lag}{snapshot}{waits}", err=True)

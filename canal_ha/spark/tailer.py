@@ -31,7 +31,7 @@ from canal_ha.errors import (
     WaitedTooLong,
 )
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import SnapshotState
+from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.pipeline.access import connector_beside, tell_no_rows
 from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
@@ -121,7 +121,7 @@ class Tailer:
         self._cursor: LogPosition | None = None  # the server's cursor on the newest connection
         self._snapshot: SnapshotState | None = None  # the client's last one, as the server said last
         self._ask_snapshot_at = 0.0
-        self._told_failed = ""  # id of a snapshot
+        self._told_failed = self._told_paused = ""  # ids of snapshots
         self._failure: SnapshotFailure | None = None
         self._read_up_to = -1
         self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
@@ -256,6 +256,9 @@ class Tailer:
             if state.id != self._told_failed:  # an operator has asked for the rows, and the log is enough
                 self._told_failed = state.id
                 log.warning("spark.snapshot_failed", destination=self.destination, error=state.error)
+        if state.phase is SnapshotPhase.PAUSED and state.id != self._told_paused:
+            self._told_paused = state.id
+            log.warning("spark.snapshot_paused", destination=self.destination, snapshot=state.id, rows=state.rows)
         with self._changed:
             self._snapshot = state
             self._trouble = f"the snapshot {state.id} has {state.rows} rows so far" if state.active else ""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -328,6 +329,20 @@ def test_a_line_a_commit_at_most_every_ten_seconds(capsys: pytest.CaptureFixture
         "a: d: 50 rows in 5 commits up to bin.000001:4; waits: for a node",
         "a: d: 60 rows in 6 commits up to bin.000001:4; waits: for a node",
     ]
+
+
+def test_the_last_line_of_a_run_did_not_tell_that_rows_of_a_paused_snapshot_are_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run that ends by itself does not wait for them."""
+    shown = _Shown("shop")
+    progress = Progress("r", 3, LogPosition("bin.000001", 4), 0)
+    state = FlowState("d", progress, 3, 30, snapshot="s1 has read 10 of about 20 rows, paused")
+    shown([state])
+    shown([replace(state, done=True)])
+    shown.end()
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.endswith("rows, paused: its other rows are not in the target, resume it and run again")
 
 
 def test_an_unreadable_file_is_one_line_for_each_mistake(tmp_path: Path) -> None:

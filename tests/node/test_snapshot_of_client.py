@@ -35,11 +35,11 @@ WAITS = "No client reads client id 1001 at the moment: the rows wait"
 ROWS = int(os.environ.get("CANAL_HA_SNAPSHOT_ROWS", "6000"))
 
 
-def snapshots(node: Node, client_id: int = 1001) -> ClientSnapshot:
+def snapshots(node: Node, client_id: int = 1001, destination: str = "example") -> ClientSnapshot:
     """Return the snapshot of a client, asked for by the operator."""
     token = load_usable(node.conf, (), {}).operator_token_file.read_text().strip()
     url = f"{LOOPBACK}:{node.admin_port}"
-    return ClientSnapshot("example", client_id, url=url, access=HttpAccess(token=token))
+    return ClientSnapshot(destination, client_id, url=url, access=HttpAccess(token=token))
 
 
 def filled(server: SqlServer, schema: str) -> str:

@@ -29,6 +29,7 @@ from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
 from canal_ha.spark.waits import told
 from lab import MariaDB, Node, follow
+from tests.node.test_snapshot_of_client import snapshots
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.waiting import until
 
@@ -364,6 +365,21 @@ def test_a_running_snapshot_is_not_the_end(
     failing = tail(tmp_path / "other", clientId=8, snapshot=f"{database}.none", until_now=True)
     with pytest.raises(SnapshotRefused, match=r"none has no primary key.*canal-ha snapshot resume"):
         until(lambda: failing.complete(), what="the failure", seconds=30)
+
+
+@pytest.mark.real
+def test_a_job_said_nothing_of_rows_that_a_paused_snapshot_has_left(
+    mariadb: MariaDB, node: Node, database: str, tail: Callable[..., Tailer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not wait for them: somebody has to resume the snapshot."""
+    mariadb.execute(f"CREATE TABLE {database}.old (id INT PRIMARY KEY)", f"INSERT INTO {database}.old VALUES (1), (2)")
+    with mariadb.connect() as locking, locking.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {database}.old WRITE")
+        tailer = tail(snapshot=f"{database}.old", until_now=True)
+        until(lambda: tailer.manifest is not None, what="the connection", seconds=30)
+        snapshots(node, CLIENT, database).pause()
+        until(lambda: tailer.complete(), what="the end", seconds=30)
+    assert caplog.text.count("spark.snapshot_paused") == 1
 
 
 @pytest.mark.real
