@@ -66,6 +66,7 @@ class Tree:
         if self._znodes is None:
             self._znodes = self._open_session().__enter__()
         try:
+            self._znodes.catch_up()
             overview = read_overview(self._znodes)
             members = [tree.member(node.address) for node in overview.nodes if node.status_address]
             return overview, self._znodes.open_to_all([tree.ROOT, tree.CLUSTER, *members])

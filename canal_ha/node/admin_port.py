@@ -77,7 +77,7 @@ class AdminPort:
             own_status,
             partial(seen_document, seen),
             placements,
-            Tree(partial(BlockingZnodes, config.zk_servers, config.zk_access)) if cluster else None,
+            Tree(partial(BlockingZnodes, config.zk_servers, config.zk_access, keeps=True)) if cluster else None,
             config.tls.ca_file if config.tls else "",
         )
         sessions = Sessions(reactor)

@@ -1,10 +1,10 @@
-"""A blocking session for commands: it reads the tree, and writes it for operators who edit it."""
+"""A blocking session for commands and the page: it reads the tree, and writes it for operators who edit it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -12,17 +12,20 @@ from typing import Any, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import Callback
 from kazoo.security import Permissions
 
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.kept import KeptAnswers
 from canal_ha.zookeeper.operations import Operation, Znode
 from canal_ha.zookeeper.port import acl_of, client_options, ended, transaction_of, unavailable, versions_after
 
 OPEN = ZooKeeperAccess()
 CONNECT_MOST_S = 10.0
 ANSWER_MOST_S = 5.0  # to a change, or to the READ_AT_ONCE requests that are asked together
+KEPT_MOST_S = 60.0  # then all is read anew: ZooKeeper may not tell of a node that the account may not read any more
 CLOSE_MOST_S = 1.0  # then the session is left to end on its own
 READ_AT_ONCE = 512
 
@@ -36,10 +39,17 @@ class BlockingZnodes:
     servers: as in canal.zkServers.
     access: how to reach ZooKeeper, and as whom.
     read_only: accept also a server without a quorum, which cannot write.
+    keeps: set watches, so that a node that was read and has not changed is not read again. Then `catch_up` comes before
+        the reads that belong together. For one thread at a time.
     """
 
-    def __init__(self, servers: str, access: ZooKeeperAccess = OPEN, *, read_only: bool = True) -> None:
+    def __init__(
+        self, servers: str, access: ZooKeeperAccess = OPEN, *, read_only: bool = True, keeps: bool = False
+    ) -> None:
         self._servers = servers
+        self._keeps = keeps
+        self._data, self._children = KeptAnswers(), KeptAnswers()
+        self._kept_since = monotonic()
         self._access = access
         hosts, random_order = connect_string(servers)
         self._client = KazooClient(
@@ -96,7 +106,7 @@ class BlockingZnodes:
         Many are asked for before the first answer.
         """
         found: list[Znode | ZnodeDenied | None] = []
-        for answer in self._ask_all(self._client.get_async, paths):
+        for answer in self._read_all(self._client.get_async, self._data, paths):
             if answer is None or isinstance(answer, ZnodeDenied):
                 found.append(answer)
             else:
@@ -116,8 +126,54 @@ class BlockingZnodes:
 
         Many are asked for before the first answer.
         """
-        answers = self._ask_all(self._client.get_children_async, paths)
+        answers = self._read_all(self._client.get_children_async, self._children, paths)
         return tuple(each if isinstance(each, ZnodeDenied) else tuple(sorted(each or ())) for each in answers)
+
+    def catch_up(self) -> None:
+        """Make later reads tell of every change that their server has made until now."""
+        if monotonic() - self._kept_since > KEPT_MOST_S:
+            self._forget()
+        try:
+            _answer(self._client.exists_async("/"), monotonic() + ANSWER_MOST_S)
+        except (KazooTimeoutError, KazooException) as error:
+            raise unavailable(self._servers, error) from error
+        # kazoo has got what the server told before this answer; its thread for callbacks may still be passing it on
+        passed_on = Event()
+        self._client.handler.dispatch_callback(Callback("watch", passed_on.set, ()))
+        if not passed_on.wait(ANSWER_MOST_S):
+            raise ZooKeeperUnavailable(f"{self._servers}: the session has ended")
+
+    def _read_all(self, ask: Callable[..., Any], kept: KeptAnswers, paths: Sequence[str]) -> Sequence[Any]:
+        """Return the answer for each path, as _ask_all does. ask: a request that can set a watch."""
+        if not self._keeps:
+            return list(self._ask_all(ask, paths))
+        found = {path: kept.find(path) for path in paths}
+        new = [path for path, known in found.items() if not known]
+
+        def watching(path: str) -> Any:
+            kept.asking(path)
+            return ask(path, self._changed)
+
+        for path, answer in zip(new, self._ask_all(watching, new), strict=True):
+            found[path] = [answer]
+            if answer is None or isinstance(answer, ZnodeDenied):
+                kept.changed(path)  # ZooKeeper has set no watch
+            else:
+                kept.answered(path, answer)
+        return [found[path][0] for path in paths]
+
+    def _changed(self, event: Any) -> None:
+        """Forget what a watch was set for; everything if kazoo has lost the watches. A thread of kazoo calls this."""
+        if event.path is None:
+            self._forget()
+        else:
+            self._data.changed(event.path)
+            self._children.changed(event.path)
+
+    def _forget(self) -> None:
+        self._kept_since = monotonic()
+        self._data.clear()
+        self._children.clear()
 
     def _ask_all(self, ask: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Any]:
         """Yield the answer for each path: None if the node does not exist, the error if only its rights forbid it."""
