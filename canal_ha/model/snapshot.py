@@ -444,46 +444,53 @@ def _without(state: SnapshotState, tables: Sequence[str], new_id: str, shown: Ca
     return _checked(state.without(set(tables), new_id))
 
 
-def _checked(state: SnapshotState) -> SnapshotState:
-    """Return the state. Raises SnapshotRefused if it is too large to store."""
+def _checked(state: SnapshotState, or_else: str = "") -> SnapshotState:
+    """Return the state. Raises SnapshotRefused if it is too large to store. or_else: what else helps then."""
     try:
         for each in (state, replace(state, ranges=(SnapshotRange(0, (" " * _KEPT_FREE,)),))):
             each.text  # noqa: B018  # it raises
     except ValueError as error:
         how = "take fewer tables at a time, or shorter conditions" if state.where else "take fewer tables at a time"
-        raise SnapshotRefused(f"{error}: {how}") from error
+        raise SnapshotRefused(f"{error}: {how}{or_else}") from error
     return state
 
 
 def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
-    """Return a snapshot of the tables that another one has left, then of the added ones, from their first row.
+    """Return a snapshot of the tables of another one, then of the added ones, from their first row.
 
-    If the other one has failed, its tables come behind the added ones and are tried again, from their first row.
+    If the other one has failed, what it has left comes behind the added ones and is tried again, from its first row.
+    Tables that are read stay, unless they are added: another one may take the name of one of them. An acknowledgement
+    of a batch of the other one may bring their new beginnings, so all tables keep their numbers of these.
     It has an id of its own, so that no ACK of the other one replaces it.
     """
     failed_one = state.phase is SnapshotPhase.FAILED
-    left = [number for number in state.left if state.tables[number] not in added.tables]
+    again, unread = set(added.tables), set(state.left)
+    read = [number for number, table in enumerate(state.tables) if number not in unread and table not in again]
+    left = [number for number in state.left if state.tables[number] not in again]
+    place = {number: at for at, number in enumerate((*read, *left))}
     kept = tuple(state.tables[number] for number in left)
-    ranges = () if failed_one else (each for each in state.ranges if each.table in left)
-    where = {table: text for table, text in state.where.items() if table in kept} | dict(added.where)
+    ranges = () if failed_one else (each for each in state.ranges if each.table in place)
     return _checked(
         replace(
             state,
             id=added.id,
-            tables=(*added.tables, *kept) if failed_one else (*kept, *added.tables),
-            where=where,
+            tables=(
+                *(state.tables[number] for number in read),
+                *((*added.tables, *kept) if failed_one else (*kept, *added.tables)),
+            ),
+            where={table: text for table, text in state.where.items() if table not in again} | dict(added.where),
             phase=SnapshotPhase.RUNNING if failed_one else state.phase,
-            table=0,
-            ranges=tuple(replace(each, table=left.index(each.table)) for each in ranges),
+            table=len(read),
+            ranges=tuple(replace(each, table=place[each.table]) for each in ranges),
             ended_ms=0,
             error="",
             total=0,
             rows=state.rows - state.attempt_rows,
             without_key=state.without_key or added.without_key,
             attempt_rows=0,
-            left_out=tuple(table for table in state.left_out if table not in added.tables),
-            beginnings={table: n for table, n in state.beginnings.items() if table in kept or table == _ALL_TABLES},
-        )
+            left_out=tuple(table for table in state.left_out if table not in again),
+        ),
+        f", or wait for the end of snapshot {state.id}",
     )
 
 

@@ -189,7 +189,7 @@ def test_a_new_beginning_counts_whatever_the_snapshot_does_when_it_is_acknowledg
     of_u = SnapshotState.from_text(advanced(added.text, begun.begin_again(1).text, read_again=True))
     assert of_u is not None
     assert (of_u.id, of_u.ranges) == ("b", ())
-    assert added.ranges == (SnapshotRange(0, ("id=7",)),)
+    assert added.ranges == (SnapshotRange(1, ("id=7",)),)
     left = changed(begun.text, SnapshotRequest(SnapshotAction.RESUME, leave_out=("s.u",)), "c", 9)
     assert advanced(left.text, begun.begin_again(1).text, read_again=True) == left.text
 
@@ -280,11 +280,37 @@ def test_tables_are_added_behind_what_is_left() -> None:
     assert (added.where, added.chunks) == ({"a.b": "x"}, 3)
     assert advanced(added.text, replace(at_second, chunks=4).text) == added.text
     again = changed(at_second.text, SnapshotRequest(SnapshotAction.ADD, ("a.b",)), "new", 9)
-    assert (again.tables, again.table, again.where) == (("a.c", "a.e", "a.b"), 0, {})
-    assert again.ranges == (SnapshotRange(0, ("id=3",)),)
+    assert (again.tables, again.table, again.where) == (("a.a", "a.c", "a.e", "a.b"), 1, {})
+    assert again.ranges == (SnapshotRange(1, ("id=3",)),)
     ended = replace(at_second, table=2, ranges=parts[:2])  # the third table ended before the second one
     behind = changed(ended.text, SnapshotRequest(SnapshotAction.ADD, ("a.d",)), "new", 9)
-    assert (behind.tables, behind.begun) == (("a.b", "a.e", "a.d"), 1)
+    assert (behind.tables, behind.table, behind.begun) == (("a.a", "a.c", "a.b", "a.e", "a.d"), 2, 3)
+    assert behind.remaining == ("a.b", "a.e", "a.d")
+
+
+@pytest.mark.parametrize("phase", [SnapshotPhase.RUNNING, SnapshotPhase.PAUSED, SnapshotPhase.FAILED])
+def test_a_table_that_was_read_begins_again_also_behind_an_addition(phase: SnapshotPhase) -> None:
+    """Another one may take its name before the client has the end of the snapshot."""
+    begun = SnapshotState("a", ("s.t", "s.u", "s.v"), {"s.t": "x"}, phase, table=2, beginnings={"s.t": 1, "s.u": 2})
+    added = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, ("s.w", "s.u"), {"s.u": "y"}), "b", 9)
+    assert (added.table, added.tables[:1]) == (1, ("s.t",))
+    assert set(added.remaining) == {"s.u", "s.v", "s.w"}
+    assert (added.where, added.beginnings) == ({"s.t": "x", "s.u": "y"}, begun.beginnings)
+    after = SnapshotState.from_text(advanced(added.text, begun.begin_again(0).text, read_again=True))
+    assert after is not None
+    assert set(after.remaining) == set(after.tables)
+
+
+def test_tables_that_are_read_make_an_addition_too_large() -> None:
+    """If one were forgotten, nobody would read the rows of another table that takes its name."""
+    tables = tuple(f"shop.{number:040}" for number in range(900))
+    begun = replace(changed("", SnapshotRequest(SnapshotAction.START, tables), "a", 5), table=899)
+    more = SnapshotRequest(SnapshotAction.ADD, tuple(f"more.{number:040}" for number in range(900)))
+    with pytest.raises(SnapshotRefused, match="or wait for the end of snapshot a"):
+        changed(begun.text, more, "b", 9)
+    again = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, tables[:9]), "b", 9)
+    assert (again.table, len(again.tables)) == (890, 900)
+    assert changed(begun.ended(SnapshotPhase.DONE, 6).text, more, "b", 9).tables == more.tables
 
 
 def test_a_damaged_state_can_be_replaced() -> None:
@@ -387,7 +413,7 @@ def test_tables_added_to_a_failed_snapshot_do_not_hide_what_it_has_left() -> Non
     state = replace(state, ranges=(SnapshotRange(1, ("id=1",)), SnapshotRange(2, ("id=5",))))
     state = state.ended(SnapshotPhase.FAILED, 5, "no right")
     added = changed(state.text, SnapshotRequest(SnapshotAction.ADD, ("a.d", "a.b")), "new", 9)
-    assert (added.tables, added.table, added.ranges) == (("a.d", "a.b", "a.c"), 0, ())
+    assert (added.tables, added.table, added.ranges) == (("a.a", "a.d", "a.b", "a.c"), 1, ())
     assert (added.phase, added.error, added.ended_ms, added.where) == (SnapshotPhase.RUNNING, "", 0, {"a.c": "x"})
 
 

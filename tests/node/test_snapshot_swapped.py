@@ -150,6 +150,39 @@ def test_a_swap_behind_a_failure_is_seen_by_the_same_stream(source_server: SqlSe
     assert rest_of(source_server, resumed, table, at) == list(range(1, 10))
 
 
+@pytest.mark.parametrize("phase", [SnapshotPhase.RUNNING, SnapshotPhase.FAILED])
+def test_a_swap_that_the_client_has_not_acknowledged_counts_after_an_addition(
+    source_server: SqlServer, database: str, phase: SnapshotPhase
+) -> None:
+    """The first stream has begun the table again, but only in what the client has not got."""
+    table, other = swapping(source_server, database), filled(source_server, database, 3, "u")
+    added = filled(source_server, database, 3, "w")
+    begun = replace(state(table, other), table=1, chunks=2, rows=6, phase=phase)
+    with SnapshotStream(source_server, rf"{database}\.(t|u)", begun, Copy({other: ("id",)}), limits=FEW) as first:
+        source_server.execute(SWAP.format(database))
+        first.caught_up(source_server)
+        until(lambda: first.told, what="the new beginning")
+    resumed = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, (added,)), "s2", 0)
+    assert rest_of(source_server, resumed, table, first.start) == list(range(1, 10))
+
+
+def test_a_table_that_was_read_before_others_were_added_is_read_again_when_another_one_takes_its_name(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its condition counts for the other table, too."""
+    table, other = swapping(source_server, database, 3), filled(source_server, database, 20, "u")
+    added = filled(source_server, database, 3, "w")
+
+    def act(session: SourceSession, sql: str, number: int) -> None:
+        if number == 4:
+            source_server.execute(SWAP.format(database))
+
+    before_selects(monkeypatch, act)
+    begun = replace(state(table, other, where={table: "id > 2"}), table=1, chunks=1, rows=1)
+    resumed = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, (added,)), "s2", 0)
+    assert rest_of(source_server, resumed, table) == list(range(3, 10))
+
+
 def test_a_table_that_was_read_and_is_dropped_fails_no_snapshot(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

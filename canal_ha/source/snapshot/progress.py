@@ -200,8 +200,8 @@ class SnapshotProgress:
             if not self.state.total:
                 total = estimate()
                 with self._changed:
-                    if not any(each.after for each in self.state.ranges):
-                        total += self.state.rows  # of tables before these, if some were added
+                    if not self.state.table and not any(each.after for each in self.state.ranges):
+                        total += self.state.rows  # of an earlier read of these tables, if they were added again
                     self.state = replace(self.state, total=total)
 
     # ---- holding the lock

@@ -54,6 +54,7 @@ class World:
     """A server, a node and a client that take turns at random.
 
     swaps: the tables that were swapped, in order. A position is a number of statements.
+    asked: the tables of the snapshot.
     Keys begin with the number of the swap that the table of the rows came with. The conditions of a state have the same
     for the tables that are read to their end.
     """
@@ -62,6 +63,7 @@ class World:
         self.random = random
         self.swaps: list[str] = []
         self.ids = iter(range(1 << 30))
+        self.asked = set(TABLES)
         self.cursor = Piece(0, SnapshotState("first", TABLES).text)
         self.batches: list[tuple[list[Piece], Feed]] = []
         self.open()
@@ -142,13 +144,14 @@ class World:
     def ask(self) -> None:
         action = self.random.choice((SnapshotAction.PAUSE, SnapshotAction.RESUME, SnapshotAction.ADD))
         tables = (self.random.choice(TABLES),) if action is SnapshotAction.ADD else ()
-        remaining = self.state().remaining
+        remaining, over = self.state().remaining, self.state().over
         leave = action is SnapshotAction.RESUME and len(remaining) > 1 and self.random.random() < 0.2
         request = SnapshotRequest(action, tables, leave_out=remaining[:1] if leave else ())
         try:
             asked = changed(self.cursor.snapshot, request, f"s{next(self.ids)}", 0)
         except SnapshotRefused:
             return
+        self.asked = (set() if over and tables else self.asked - set(request.leave_out)) | set(tables)
         self.cursor = Piece(self.cursor.at, replace(asked, where=self.state().where).text)
         self.check()
         self.open()
@@ -158,6 +161,7 @@ class World:
     def check(self) -> None:
         """What is stored is of the tables that have the names at the cursor."""
         state, at = self.state(), self.cursor.at
+        assert set(state.tables) == self.asked
         if state.over:
             return
         for each in state.ranges:

@@ -269,3 +269,19 @@ def test_a_table_that_got_a_key_lets_others_begin() -> None:
     after = progress.put(two, 2, None)
     assert after is not None
     assert (after.rows, after.attempt, after.attempt_rows) == (12, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("begun", "total"),
+    [
+        (replace(state(), table=1, rows=40), 58),
+        (replace(state(), ranges=(SnapshotRange(0, ("7",)),), rows=7), 58),
+        (replace(state(), rows=40), 98),
+    ],
+    ids=["some are read", "in a table", "added again"],
+)
+def test_the_rows_of_tables_that_are_read_are_estimated_once(begun: SnapshotState, total: int) -> None:
+    """Tables were added behind them, so the rows are estimated anew."""
+    progress = SnapshotProgress(begun)
+    progress.count(lambda: sum(TABLES.values()))
+    assert progress.state.total == total
