@@ -40,6 +40,7 @@ class SnapshotFeed:
         *,
         failing: Callable[[CanalError, float], None],
         begins_again: Callable[[Sequence[str]], None],
+        sorts: Callable[[str, Sequence[str]], None],
     ) -> None:
         """Make a feed that waits for `start`.
 
@@ -50,6 +51,7 @@ class SnapshotFeed:
         route: says which server the snapshot reads.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
         begins_again: see StatementWatch.
+        sorts: see SnapshotReader.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
         before = request.start if config.decode.gtid_on else None
@@ -72,6 +74,7 @@ class SnapshotFeed:
             failing=failed,
             goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
+            sorts=sorts,
             await_taken=request.await_taken,
             go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
             advice=_OF_A_CLIENT if request.read else RESUME,

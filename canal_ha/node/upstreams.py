@@ -354,6 +354,15 @@ class Upstreams:
                 "snapshot.failing", client_id=request.client_id, error=str(error), retry_in_s=retry_in_s
             ),
             begins_again=begins_again,
+            sorts=lambda table, key: self._tell(
+                "snapshot.sorts",
+                client_id=request.client_id,
+                table=table,
+                key=some(key),
+                reason="no index orders the rows as they are compared, so each SELECT sorts all that are left",
+                action="it may take long; a primary key without ENUM and SET columns, on a visible index, is faster",
+                alarm=True,
+            ),
         )
 
     # ---- inside

@@ -246,6 +246,29 @@ def test_a_unique_key_serves(source_server: SqlServer, database: str) -> None:
     assert texts[0] == ("b=0", "id=6")
 
 
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_a_large_table_that_is_sorted_for_each_chunk_is_told(
+    source_server: SqlServer, database: str, rows: int
+) -> None:
+    """It ended after days, and nothing said why. The sort takes its time for one row, too, so chunks do not shrink."""
+    table = f"{database}.t"
+    values = [f"({1 + number % 3}, {number}, REPEAT('x', 100))" for number in range(rows)]
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k ENUM('b', 'a', 'c'), id INT, v VARCHAR(100), PRIMARY KEY (k, id))",
+        f"INSERT INTO {table} VALUES {', '.join(values)}",
+        f"ANALYZE TABLE {table}",
+    )
+    copy = Copy({table: ("id",)})
+    limits = SnapshotLimits(chunk_s=1e-6, bytes_most=100_000)
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=limits) as stream:
+        stream.done()
+    assert ids(copy) == list(range(rows))
+    assert len(stream.chunks()) < 10
+    told = [facts for event, facts in stream.told if event == "snapshot.sorts"]
+    assert [(each["table"], each["key"]) for each in told] == ([(table, "k, id")] if rows > 3 else [])
+
+
 @pytest.mark.parametrize(
     "definition",
     ["id INT, v INT", "id INT, UNIQUE KEY u (id)", "id VARCHAR(50) NOT NULL, UNIQUE KEY u (id(10))"],

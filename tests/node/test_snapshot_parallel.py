@@ -26,7 +26,7 @@ def parts(stream: SnapshotStream) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["composite", "collation", "binary", "unsigned", "decimal", "datetime", "double", "enum"]
+    "name", ["composite", "collation", "binary", "unsigned", "decimal", "datetime", "double", "enum", "bit"]
 )
 def test_keys_of_every_kind_are_split(source_server: SqlServer, database: str, name: str) -> None:
     """Each row comes once. A key that no index serves is read over one connection."""

@@ -8,10 +8,12 @@ collation or another type puts other rows behind it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
+from uuid import UUID
 from zlib import crc32
 
 from canal_ha.decode.ddl.create_table import quoted
@@ -22,20 +24,23 @@ _QUOTED = re.compile(r"[-0-9A-Fa-f:. ]*")
 _HEX = re.compile(r"0x([0-9a-f]{2})*")
 _CHARSET = re.compile(r"[a-z0-9_]+")
 
-_NUMBERS = frozenset(
-    {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "numeric", "float", "double", "year"}
-)
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year", "bit"})
+_NUMBERS = _INTEGERS | {"decimal", "numeric", "float", "double"}
 NO_COLLATION = ("", "")
 
 _QUOTED_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
-_ADDRESSES = {"inet4": 4, "inet6": 16, "uuid": 16}  # bytes, as which they are selected
+_ADDRESSES: dict[str, Callable[[bytes], object]] = {  # selected as bytes; their texts are those of the server
+    "inet4": IPv4Address,
+    "inet6": IPv6Address,
+    "uuid": lambda value: UUID(bytes=value),
+}
 _BINARY = frozenset({"binary", "varbinary"})
 _TEXTS = frozenset({"char", "varchar"})
-_BY_NUMBER = frozenset({"enum", "set", "bit"})
+_LABELLED = frozenset({"enum", "set"})  # ordered by number, and compared as texts
 
 
 class _Form(Enum):
-    """How a value stands in SQL: as a number, between quotes, or as hex digits."""
+    """How a value is kept: as a number, as a text that stands between quotes, or as the hex digits of its bytes."""
 
     NUMBER = 1
     QUOTED = 2
@@ -48,7 +53,7 @@ class KeyColumn:
 
     place: among the table's columns.
     charset: of a text; "" for others.
-    cast: the type as which it is selected, compared and ordered; "" for its own.
+    cast: the type as which it is compared and ordered; "" for its own.
     order: what orders the values, a collation for example; "" for numbers and bytes.
     """
 
@@ -84,9 +89,18 @@ class KeyColumn:
         pattern = {_Form.NUMBER: _NUMBER, _Form.QUOTED: _QUOTED, _Form.HEX: _HEX}[self.form]
         if head != self._head or not pattern.fullmatch(kept):
             raise ValueError(f"{text!r} is no value of the key column {self.name}")
+        if self.order in _ADDRESSES:
+            return f"'{self._address(kept)}'"
         if self.form is _Form.HEX:
             return f"{self.charset and '_' + self.charset} X'{kept[2:]}'"
         return kept if self.form is _Form.NUMBER else f"'{kept}'"
+
+    def _address(self, kept: str) -> object:
+        """Return an address, whose text the server compares in the order of the index; bytes it compares as texts.
+
+        Raises ValueError for hex digits of another length.
+        """
+        return _ADDRESSES[self.order](bytes.fromhex(kept[2:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +217,11 @@ def _column(
         return None
     column = columns[place]
     kind = re.split(r"[ (]", column.mysql_type.lower(), maxsplit=1)[0]
-    if kind in _BY_NUMBER:
-        labels = "" if kind == "bit" else f"{crc32(column.mysql_type.encode()):08x}"
+    if kind in _LABELLED:
+        labels = f"{crc32(column.mysql_type.encode()):08x}"
         return KeyColumn(column.name, place, _Form.NUMBER, cast="UNSIGNED", order=labels)
     if kind in _ADDRESSES:
-        return KeyColumn(column.name, place, _Form.HEX, cast=f"BINARY({_ADDRESSES[kind]})")
+        return KeyColumn(column.name, place, _Form.HEX, order=kind)
     if kind in _NUMBERS:
         return KeyColumn(column.name, place, _Form.NUMBER)
     if kind in _QUOTED_TYPES:

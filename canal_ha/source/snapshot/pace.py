@@ -13,12 +13,15 @@ class Pace:
     """Adapts the rows of a chunk to the limits.
 
     row_bytes: of an average row, as the server estimates it; 0: unknown.
+    sorts: whether each SELECT sorts the whole rest of the table. That takes as long for fewer rows, so the time counts
+        only where the server would end a longer SELECT.
 
     rows: what the next chunk asks for.
     """
 
-    def __init__(self, limits: SnapshotLimits, row_bytes: int = 0) -> None:
+    def __init__(self, limits: SnapshotLimits, row_bytes: int = 0, *, sorts: bool = False) -> None:
         self._limits = limits
+        self._sorts = sorts
         first = min(_FIRST_ROWS, limits.bytes_most // row_bytes if row_bytes else _FIRST_ROWS)
         self.rows = max(1, min(first, limits.chunk_rows))
 
@@ -26,12 +29,20 @@ class Pace:
         """Take what a chunk had. size: bytes. seconds: of its SELECT. locked: whether that locked the rows."""
         if not rows:
             return
-        limits = self._limits
-        chunk_s = min(limits.chunk_s, LOCKED_S) if locked else limits.chunk_s
-        by_time = rows * chunk_s / max(seconds, 1e-6)
+        limits, before = self._limits, max(rows, self.rows)
+        by_time = self._by_time(before, seconds) if self._sorts else rows * self._chunk_s(locked) / max(seconds, 1e-6)
         by_size = rows * limits.bytes_most / max(size, 1)
-        wanted = min(by_time, by_size, limits.chunk_rows, max(rows, self.rows) * _MOST_GROWTH)
+        wanted = min(by_time, by_size, limits.chunk_rows, before * _MOST_GROWTH)
         self.rows = max(1, int(wanted))
+
+    def _chunk_s(self, locked: bool) -> float:
+        """Return the seconds that a SELECT should take. locked: whether it locks the rows."""
+        return min(self._limits.chunk_s, LOCKED_S) if locked else self._limits.chunk_s
+
+    def _by_time(self, rows: int, seconds: float) -> float:
+        """Return the rows that a SELECT with a sort may have, behind one with these."""
+        near = self._limits.select_s and seconds > self._limits.select_s / 2
+        return rows if near else rows * _MOST_GROWTH
 
     def too_long(self) -> bool:
         """Note that the server ended the SELECT; return whether a smaller one may help."""

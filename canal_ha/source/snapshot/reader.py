@@ -86,6 +86,7 @@ class SnapshotReader:
         failing: Callable[[CanalError, float], None],
         goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
+        sorts: Callable[[str, Sequence[str]], None] = lambda table, key: None,
         await_taken: Callable[[int], None] = lambda most: None,
         go_on: Callable[[str], str] = lambda table: "",
         advice: str = RESUME,
@@ -103,6 +104,7 @@ class SnapshotReader:
         failing: called with an error after which the reader tries again, and the seconds until then.
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
+        sorts: called with a large table that is read by sorting all that is left of it again and again, and its key.
         await_taken: see FeedRequest.
         go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
         advice: see SnapshotSource.target.
@@ -118,6 +120,8 @@ class SnapshotReader:
         self._rate = Rate(limits.rows_per_s)
         self._pacing = threading.Lock()  # of the rate
         self._turn = threading.Lock()  # of the thread whose piece enters while changes flow
+        self._sorts = sorts
+        self._told_sorts: set[str] = set()  # tables
         self._await_taken = await_taken
         self._buffers = Buffers()
         self._retries = _Retries(failing, goes_on)
@@ -278,7 +282,11 @@ class SnapshotReader:
         target = self._target(source, name)
         # with a condition, it counts the rows to look at, few of which may come
         limits = replace(self._limits, rows_per_s=0) if self._progress.state.where.get(name) else self._limits
-        pace = pace or Pace(limits, target.size_bytes // target.count if target.count else 0)
+        sorts = target.key is not None and not target.key.index
+        pace = pace or Pace(limits, target.size_bytes // target.count if target.count else 0, sorts=sorts)
+        if sorts and target.size_bytes > limits.bytes_most and name not in self._told_sorts:
+            self._told_sorts.add(name)
+            self._sorts(name, target.key.names if target.key else ())
         return _KnownTable(name, target, self._transactions(source, target), pace)
 
     def _read_alone(self, source: SnapshotSource, target: SnapshotTarget, part: SnapshotPart) -> None:

@@ -97,11 +97,13 @@ def test_the_condition_begins_behind_a_key() -> None:
         "raw=0x0027ff",
         "at:datetime=2020-01-02 03:04:05.000006",
         "kind:61a5b846=2",
-        "addr=0x" + "01" * 16,
+        "addr:inet6=0x" + "01" * 16,
     )
+    assert f"`addr` > '{':'.join(['101'] * 8)}'" in others.condition(texts)
     assert "`at` > '2020-01-02 03:04:05.000006'" in others.condition(texts)
-    assert others.order.endswith("CAST(`kind` AS UNSIGNED), CAST(`addr` AS BINARY(16))")
+    assert others.order.endswith("CAST(`kind` AS UNSIGNED), `addr`")
     assert others.index == ""
+    assert key("addr", "id").index == "PRIMARY"
     assert two.index == "PRIMARY"
 
 
@@ -112,6 +114,8 @@ def test_a_text_that_is_no_value_of_the_key_never_becomes_sql(text: str) -> None
     assert not key("id").continues(())
     assert not key("at").continues(("at:datetime=2020' OR '1",))
     assert not key("Name").continues(("Name:utf8mb4_bin=0x6' OR X'61",))
+    assert not key("addr").continues(("addr:inet6=0x0102",))
+    assert not key("addr").continues(("addr=0x" + "01" * 16,))  # of a version that ordered by bytes
 
 
 def test_a_place_in_another_order_is_no_place() -> None:
@@ -180,6 +184,27 @@ def test_a_select_that_locks_its_rows_is_shorter() -> None:
             pace.took(pace.rows, pace.rows, pace.rows / 10_000)
         pace.took(pace.rows, pace.rows, pace.rows / 10_000, locked=True)
         assert pace.rows == rows
+
+
+def test_selects_that_sort_the_rest_of_a_table_are_few() -> None:
+    """The sort takes as long for one row. Rows shrank to one for each SELECT, and a large table did not end."""
+    pace = Pace(SnapshotLimits(), sorts=True)
+    for _ in range(10):
+        pace.took(pace.rows, pace.rows * 100, 20.0, locked=True)
+    assert pace.rows == (4 << 20) // 100
+    pace = Pace(SnapshotLimits(rows_most=3000), sorts=True)
+    pace.took(pace.rows, pace.rows, 20.0)
+    assert pace.rows == 3000
+
+
+def test_a_select_that_sorts_does_not_grow_near_the_time_at_which_the_server_ends_it() -> None:
+    """A larger one would be ended again and again."""
+    pace = Pace(SnapshotLimits(select_s=30.0), sorts=True)
+    pace.took(pace.rows, pace.rows, 20.0)
+    assert pace.rows == 1000
+    assert pace.too_long()
+    pace.took(pace.rows, pace.rows, 14.0)
+    assert pace.rows == 2000
 
 
 def test_connections_share_a_rate() -> None:
