@@ -50,7 +50,7 @@ class SnapshotFeed:
         open_dump: opens the dump.
         route: says which server the snapshot reads.
         failing: called with an error of the snapshot's connection, and the seconds until it tries again.
-        begins_again: see StatementWatch.
+        begins_again: called with tables that are read again from their first row.
         sorts: see SnapshotReader.
         """
         # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
@@ -74,9 +74,10 @@ class SnapshotFeed:
             failing=failed,
             goes_on=request.snapshot_goes_on,
             ended=lambda ended: request.snapshot_ended(ended.text),
+            begins_again=begins_again,
             sorts=sorts,
             await_taken=request.await_taken,
-            go_on=partial(_without, config.destination, request.client_id) if not request.read else lambda table: "",
+            go_on=partial(_go_on, config.destination, None if request.read else request.client_id),
             advice=_OF_A_CLIENT if request.read else RESUME,
             name=f"snapshot-{config.destination}-{request.client_id}",
         )
@@ -167,12 +168,18 @@ def open_watched(
     return dump
 
 
-def _without(destination: str, client_id: int, table: str) -> str:
-    """Return how the snapshot of a client goes on without a table at which it has failed."""
-    who = f"--destination {quote(destination)} --client-id {client_id}"
+def _go_on(destination: str, client_id: int | None, table: str, gone: bool) -> str:
+    """Return how the snapshot of a client goes on behind a table at which it has failed. gone: nothing has its name.
+
+    client_id: None for a private read, which cannot go on.
+    """
+    if client_id is None:
+        return ""
+    resume = f"canal-ha snapshot resume --destination {quote(destination)} --client-id {client_id}"
+    again = f"If the table has its name again, run `{resume}`. If not, and to" if gone else "To"
     return (
-        f"To go on without this table, run `canal-ha snapshot resume {who} --leave-out {quote(table)}`. If it has"
-        " another name now, add that with `canal-ha snapshot add`"
+        f"{again} go on without this table, run `{resume} --leave-out {quote(table)}`. If it has another name now, add"
+        " that with `canal-ha snapshot add`"
     )
 
 

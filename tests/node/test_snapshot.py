@@ -699,6 +699,8 @@ def test_no_row_is_lost_when_columns_or_keys_change_meanwhile(
         stream.caught_up(source_server)
     assert ids(copy) == list(range(1, 10))
     assert all(set(copy.rows[table, (str(number),)]) == columns for number in range(4, 10))
+    told = [facts["tables"] for event, facts in stream.told if event == "snapshot.begins_again"]
+    assert told == ([table] if "ADD PRIMARY KEY" in statement else [])
 
 
 OTHER_VALUES = {
@@ -878,6 +880,26 @@ def test_no_row_is_lost_when_the_order_of_the_key_changes_meanwhile(
     assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(7))
 
 
+def test_a_table_that_begins_again_because_its_texts_are_ordered_otherwise_is_told(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement names no column of the key."""
+    table = f"{database}.t"
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k VARCHAR(9) CHARACTER SET latin1 PRIMARY KEY, v INT)",
+        *(f"INSERT INTO {table} VALUES ('{value}', {number})" for number, value in enumerate("aBcDeFg")),
+    )
+    statement = f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    Between(monkeypatch, source_server, statement)
+    copy = Copy({table: ("v",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        stream.done()
+        stream.caught_up(source_server)
+    assert sorted(int(key[0] or 0) for _, key in copy.rows) == list(range(7))
+    assert [facts["tables"] for event, facts in stream.told if event == "snapshot.begins_again"] == [table]
+
+
 def test_a_column_that_is_gone_before_the_select_ends_no_snapshot(
     source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -919,7 +941,10 @@ def test_the_table_is_gone_meanwhile(
     table = filled(source_server, database, 9)
     Between(monkeypatch, source_server, statement.format(table))
     with SnapshotStream(source_server, rf"{database}\..*", state(table), limits=FEW) as stream:
-        assert f"{database}.t" in stream.failed().error
+        error = stream.failed().error
+        assert f"there is no table {database}.t" in error
+        who = "--destination example --client-id 1001"
+        assert f"If the table has its name again, run `canal-ha snapshot resume {who}`. If" in error
         other = filled(source_server, database, 1, "other")
         stream.caught_up(source_server)
         assert not stream.failures
@@ -1082,6 +1107,31 @@ def test_another_table_takes_the_name_of_one_that_is_gone(
     copy = Copy({table: ("id",)})
     with SnapshotStream(source_server, rf"{database}\.t", resumed, copy, limits=FEW) as second:
         second.done()
+    assert ids(copy) == list(range(1, 10))
+    assert {row["v"] for row in copy.rows.values()} == {"new"}
+
+
+@pytest.mark.parametrize(
+    ("gone", "back"),
+    [
+        ("RENAME TABLE {0}.t TO {0}.old", "RENAME TABLE {0}.new TO {0}.t"),
+        ("DROP TABLE {0}.t", "ALTER TABLE {0}.new RENAME TO {0}.t"),
+    ],
+    ids=["rename", "drop"],
+)
+def test_a_table_that_is_swapped_in_two_steps_ends_no_snapshot(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch, gone: str, back: str
+) -> None:
+    """Between the two there is no table of this name. The snapshot failed for good if it looked then."""
+    table, new = filled(source_server, database, 9), filled(source_server, database, 9, "new")
+    source_server.execute(f"UPDATE {new} SET v = 'new'")
+    Between(monkeypatch, source_server, gone.format(database), before=True)
+    copy = Copy({table: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(table), copy, limits=FEW) as stream:
+        until(lambda: bool(stream.tries or stream.ended), what="a look at the table")
+        source_server.execute(back.format(database))
+        stream.done()
+    assert f"there is no table {table}" in stream.tries[0]
     assert ids(copy) == list(range(1, 10))
     assert {row["v"] for row in copy.rows.values()} == {"new"}
 

@@ -70,7 +70,7 @@ class SnapshotProgress:
             if part not in self._held:
                 return False
             whole = SnapshotRange(part.range.table)
-            if [each for each in self.state.ranges if each.table == whole.table] != [whole]:
+            if not self._is_whole(whole.table):
                 self._begin_again(whole.table)
                 part = next((each for each in self._free if each.range == whole), part)
             part.alone = True
@@ -124,11 +124,17 @@ class SnapshotProgress:
             self._changed.notify_all()
             return True
 
-    def begin_again(self, part: SnapshotPart) -> None:
-        """Let the whole table of a part be read again: it has another key now, or is gone."""
+    def begin_again(self, part: SnapshotPart) -> bool:
+        """Let the whole table of a part be read again: it has another key now, or is gone.
+
+        Return whether some of it had been read.
+        """
         with self._changed:
-            if part in self._held:
-                self._begin_again(part.range.table)
+            if part not in self._held:
+                return False
+            read = not self._is_whole(part.range.table)
+            self._begin_again(part.range.table)
+            return read
 
     def begin_tables_again(
         self, replaced: Callable[[str, Collection[str] | None], bool], refilled: Callable[[str], bool]
@@ -205,6 +211,10 @@ class SnapshotProgress:
                     self.state = replace(self.state, total=total)
 
     # ---- holding the lock
+
+    def _is_whole(self, table: int) -> bool:
+        """Return whether a table that is begun is left from its first row to its last one."""
+        return [each for each in self.state.ranges if each.table == table] == [SnapshotRange(table)]
 
     def _key(self, table: int) -> Collection[str] | None:
         """Return the columns of the key by which a table is being read; None if it is not begun."""

@@ -50,6 +50,7 @@ from canal_ha.source.snapshot.window import Window
 from canal_ha.source.snapshot.without_key import MakeDecoder, TableWithoutKey
 
 MOST_STATEMENTS = 6  # that keep one chunk out of the stream, until the snapshot reports it
+_COMES_BACK_S = 2.5  # for a table without its name: tools swap tables by DROP, or RENAME, and then another RENAME
 _PIECE_BYTES = 1 << 20  # of a chunk's rows, as the server sends them, that enter the stream at once
 _LIVE_PIECE_BYTES = 256 << 10  # the same while changes flow in the stream
 _LIVE_AHEAD_BYTES = 64 << 10  # of the stream, that no GET has taken, when a piece enters while changes flow
@@ -86,9 +87,10 @@ class SnapshotReader:
         failing: Callable[[CanalError, float], None],
         goes_on: Callable[[], None] = lambda: None,
         ended: Callable[[SnapshotState], None],
+        begins_again: Callable[[Sequence[str]], None] = lambda tables: None,
         sorts: Callable[[str, Sequence[str]], None] = lambda table, key: None,
         await_taken: Callable[[int], None] = lambda most: None,
-        go_on: Callable[[str], str] = lambda table: "",
+        go_on: Callable[[str, bool], str] = lambda table, gone: "",
         advice: str = RESUME,
         name: str = "",
         random: Callable[[], float] | None = None,
@@ -104,9 +106,11 @@ class SnapshotReader:
         failing: called with an error after which the reader tries again, and the seconds until then.
         goes_on: called when rows have come after such an error.
         ended: called with the state when an error ends the snapshot.
+        begins_again: called with a table that is read again from its first row: it has another key now, or is gone.
         sorts: called with a large table that is read by sorting all that is left of it again and again, and its key.
         await_taken: see FeedRequest.
-        go_on: says how the snapshot goes on without a table at which it has failed; behind the error.
+        go_on: says how the snapshot goes on behind a table at which it has failed; behind the error. It gets the table,
+            and whether that is gone.
         advice: see SnapshotSource.target.
         name: of the threads.
         random: see Backoff.
@@ -120,6 +124,8 @@ class SnapshotReader:
         self._rate = Rate(limits.rows_per_s)
         self._pacing = threading.Lock()  # of the rate
         self._turn = threading.Lock()  # of the thread whose piece enters while changes flow
+        self._begins_again = begins_again
+        self._missing: dict[str, float] = {}  # tables, and since when, monotonic, s
         self._sorts = sorts
         self._told_sorts: set[str] = set()  # tables
         self._await_taken = await_taken
@@ -176,7 +182,7 @@ class SnapshotReader:
                 except (_ReaderStopped, RingClosed):
                     return
                 except TableMissing as error:
-                    self._progress.begin_again(part)  # another table may have the name when somebody resumes
+                    self._begin_again(part)  # another table may have the name soon, or when somebody resumes
                     failure = error
                 except CanalError as error:
                     failure = error
@@ -187,7 +193,7 @@ class SnapshotReader:
                     self._progress.give_back(part)
                 if self._stopping.is_set():
                     return
-                if not failure.retryable:
+                if not failure.retryable and not self._may_come_back(failure, part):
                     if ended := self._progress.fail(self._told(failure, part)):
                         self._ended(ended)
                     return
@@ -206,8 +212,22 @@ class SnapshotReader:
     def _told(self, failure: CanalError, part: SnapshotPart) -> str:
         """Return what a person reads about an error that ends the snapshot. part: that was being read."""
         tables = self._progress.state.tables
-        more = self._go_on(tables[part.range.table]) if part.range.table < len(tables) else ""
+        gone = isinstance(failure, TableMissing)
+        more = self._go_on(tables[part.range.table], gone) if part.range.table < len(tables) else ""
         return f"{failure}. {more}" if more else str(failure)
+
+    def _may_come_back(self, failure: CanalError, part: SnapshotPart) -> bool:
+        """Return whether a table has been missing for so short a time that another one may be about to get its name."""
+        if not isinstance(failure, TableMissing):
+            return False
+        now = time.monotonic()
+        return now - self._missing.setdefault(self._progress.state.tables[part.range.table], now) < _COMES_BACK_S
+
+    def _begin_again(self, part: SnapshotPart) -> None:
+        """Let the whole table of a part be read again."""
+        table = self._progress.state.tables[part.range.table]
+        if self._progress.begin_again(part):
+            self._begins_again([table])
 
     def _connected(self) -> SnapshotSource:
         """Return a connection to the server that is read now."""
@@ -240,18 +260,21 @@ class SnapshotReader:
         again = 0  # times that the chunk was read in vain, because a statement came
         while self._progress.holds(part):
             target, key = table.target, table.target.key
+            if key:
+                self._progress.read_beside_others(part, key.names)
+            places = [texts for texts in (part.range.after, part.range.until) if texts]
+            if not all(key and key.continues(texts) for texts in places):
+                self._begin_again(part)
+                return None
             if key is None:
                 self._read_alone(source, target, part)
-                return None
-            self._progress.read_beside_others(part, key.names)
-            if not all(key.continues(texts) for texts in (part.range.after, part.range.until) if texts):
-                self._progress.begin_again(part)
                 return None
             try:
                 if not whole and self._progress.wanted:
                     middle = source.middle(target, part.range, pace.rows)
                     whole = middle is None or not self._progress.split(part, middle)
                 self._read_chunk(source, target, key, table.transactions, part, pace)
+                self._missing.pop(name, None)
                 locked, again = False, 0
             except StillLocked as error:
                 if locked:
@@ -299,6 +322,7 @@ class SnapshotReader:
         for state in table.read(self._progress.state, part.range):
             if not self._progress.put_piece(part, state):
                 return
+            self._missing.pop(target.name, None)
             self._retries.went_on()
 
     def _target(self, source: SnapshotSource, table: str) -> SnapshotTarget:

@@ -259,8 +259,8 @@ class SnapshotSource:
         if text is None:
             raise TableMissing(
                 f"{self._session.where.address}: there is no table {schema}.{name}, or {self._session.where.account}"
-                f" must not see it; run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO"
-                f" {self._session.where.account}, or leave the table out"
+                f" must not see it (then run: GRANT SELECT ON {quoted(schema)}.{quoted(name)} TO"
+                f" {self._session.where.account})"
             )
         return definition_of(text)
 
@@ -451,6 +451,8 @@ class SnapshotSource:
             wrong = errno in _WRONG or (condition != "" and not passes(errno))
             if wrong and condition and errno not in NO_RIGHT | _GONE:
                 text += f". The condition is {some([condition])}: cancel the snapshot, and start it with another one"
-            if wrong or errno in NO_RIGHT | _GONE:
+            if errno in _GONE:
+                raise TableMissing(text) from error
+            if wrong or errno in NO_RIGHT:
                 raise SnapshotRefused(text) from error
             raise SourceUnavailable(text) from error
