@@ -195,7 +195,7 @@ def test_a_file_that_a_placeholder_names_is_read_again_by_itself(watched: Watche
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
-@pytest.mark.parametrize("where", ["canal_ha.node.accounts_file.read_small", "pathlib.Path.open"])
+@pytest.mark.parametrize("where", ["canal_ha.node.accounts_file.read_small", "canal_ha.config.outside.read_small"])
 def test_a_file_that_the_system_cannot_read_for_a_moment_is_read_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, where: str, code: int
 ) -> None:
