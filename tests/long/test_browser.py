@@ -133,12 +133,21 @@ def owner_of(*nodes: Node) -> Node:
     return until(lambda: next((node for node in nodes if node.running() == {"example"}), None))
 
 
+def reading(node: Node, database: str) -> Client:
+    """Return a client with the account of the reader; it reads as a context manager."""
+    password = node.conf / "password"
+    password.write_text(PASSWORD)
+    login = ("--user", "reader", "--password-file", str(password), "--filter", rf"{database}\..*")
+    return Client(node.address, "example", *login)
+
+
 @pytest.fixture
 def nodes(zookeeper: ZooKeeper, mariadb: MariaDB, database: str) -> Iterator[list[Node]]:
     """Three nodes that could run one destination; the first one runs it."""
     mariadb.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.items (id INT PRIMARY KEY)",
         f"INSERT INTO {database}.orders VALUES (1), (2), (3)",
     )
     hosts = f"{zookeeper.hosts}/browser{database}"
@@ -202,10 +211,7 @@ def test_an_operator_works_with_the_page(nodes: list[Node], mariadb: MariaDB, da
         visitor.sees_owner(owner.address)
 
         # a snapshot for a client that reads, and its cursor
-        password = owner.conf / "password"
-        password.write_text(PASSWORD)
-        login = ("--user", "reader", "--password-file", str(password), "--filter", rf"{database}\..*")
-        with Client(owner.address, "example", *login) as client:
+        with reading(owner, database) as client:
             visitor.sees("Clients (1)")
             visitor.sees("reader from 127.0.0.1")
             plan, effect = visitor.act(
@@ -289,10 +295,7 @@ def test_axe_finds_no_violation_on_the_pages_of_a_cluster(nodes: list[Node], mar
         visitor.log_in("admin")
         one.kill()
         owner = owner_of(two, three)
-        password = owner.conf / "password"
-        password.write_text(PASSWORD)
-        login = ("--user", "reader", "--password-file", str(password), "--filter", rf"{database}\..*")
-        with Client(owner.address, "example", *login) as client:
+        with reading(owner, database) as client:
             page.goto("/destinations/example")
             visitor.sees("reader from 127.0.0.1")
             visitor.act("Snapshot…", "Snapshot", action="start", client_id="1001", tables=f"{database}.orders")
