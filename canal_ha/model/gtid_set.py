@@ -15,6 +15,19 @@ def covers(whole: str, part: str) -> bool:
     return bool(theirs) and all(_contain(mine.get(source, []), spans) for source, spans in theirs.items())
 
 
+class GtidSet:
+    """A set of MySQL, to ask often. text: of the set; raises ValueError for another text."""
+
+    def __init__(self, text: str) -> None:
+        self._spans = _parse(text)
+
+    def has(self, gtid: str) -> bool:
+        """Return whether it has one transaction, `uuid:number` or `uuid:tag:number`."""
+        source, _, number = gtid.rpartition(":")
+        key = source if ":" in source else f"{source}:"
+        return _contain(self._spans.get(key, []), [(int(number), int(number))])
+
+
 def _contain(mine: Spans, theirs: Spans) -> bool:
     return all(any(low <= first and last <= high for low, high in mine) for first, last in theirs)
 

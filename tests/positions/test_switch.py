@@ -341,6 +341,28 @@ def test_nothing_comes_again_after_a_visit_to_a_server_that_had_nothing(make: ty
         assert "nothing delivered" in node.log_file("example")
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("make", [MySQL, MariaDB])
+def test_no_old_row_comes_again_behind_a_statement_of_the_standby_alone(make: type[SqlServer]) -> None:
+    """The statement has a GTID and brings no entry. The standby has run it between rows that it replicated."""
+    with paired(make, gtid=True) as pair, pair.node().start() as node:
+        writes = Writer(pair.master, 1)
+        with Getting(node) as got:
+            writes.write(10)
+            pair.caught_up()
+            domain = ["SET SESSION gtid_domain_id = 1"] if make is MariaDB else []
+            pair.standby.execute(*domain, "FLUSH PRIVILEGES")
+            writes.write(10)
+            got.upto(writes.written[-1])
+            pair.caught_up()
+            pair.replica.forget()
+            assert "reads from" in switched(node, "standby")
+            writes.server = pair.standby
+            writes.write(10)
+            got.upto(writes.written[-1])
+        assert Compared.of(got.ids, writes.written) == NOTHING, node.log_file("example")
+
+
 def switched(node: Node, to: str, destination: str = "example") -> str:
     """Run `canal-ha source switch`, and return its output."""
     command = [PROGRAM, "source", "switch", "--destination", destination, "--to", to, "--conf", str(node.conf)]

@@ -18,7 +18,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.source.positions import fingerprints, row_hashes
 from canal_ha.source.positions.current_source import PIECES_LEAST, CurrentSource
-from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
+from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both, own_gtid
 from canal_ha.source.positions.fingerprints import (
     KEPT,
     NO_ORDER,
@@ -556,6 +556,62 @@ def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: lis
         if known.new(replace(one, run_gtids=(gtid,))):
             seen.append(number)
     assert seen == new
+
+
+def with_own_gtid(gtid: str, kind: EntryKind = EntryKind.BEGIN, size: int = 0) -> Item:
+    """Return an entry that carries its transaction's GTID, as the decoder writes it. size: of its body."""
+    header = pb.Header(
+        schemaName="shop", props=[pb.Pair(key="rowsCount", value="1"), pb.Pair(key="curtGtid", value=gtid)]
+    )
+    entry = pb.Entry(header=header, storeValue=b"\x0a\x08curtGtid\x12\x03a:1" + bytes(size))
+    return Item(4, kind, entry.SerializeToString())
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_a_gtid_is_read_from_the_header_alone(size: int) -> None:
+    """The text of a statement may look like the GTID of an entry."""
+    assert own_gtid(with_own_gtid("u:blue:17", size=size).body) == "u:blue:17"
+    without = pb.Entry(header=pb.Header(schemaName="s" * 200), storeValue=b"\x0a\x08curtGtid\x12\x03a:1")
+    assert own_gtid(without.SerializeToString()) == ""
+    assert own_gtid(b"") == ""
+    assert own_gtid(b"\x0a\xff\xff\xff") == ""
+
+
+def test_a_transaction_without_entries_brings_no_old_one_again() -> None:
+    """The standby ran FLUSH TABLES between transactions that it replicated. The set of the next one has its GTID."""
+    known = Executed("u:1-7")
+    sets = ["u:1-7,s:1", "u:1-7,s:1", "u:1-8,s:1", "u:1-8,s:1"]
+    own = ["u:6", "u:7", "u:8", "u:5"]
+    each = [segment([with_own_gtid(gtid)], gtid=text) for gtid, text in zip(own, sets, strict=True)]
+    assert [bool(known.new(one)) for one in each] == [False, False, True, False]
+
+
+def test_an_old_statement_behind_a_new_one_is_dropped() -> None:
+    """Statements that are transactions of their own have no begin, and an old one adds nothing to the set."""
+    known = Executed("u:1-7")
+    new, old, again = (with_own_gtid(gtid, EntryKind.DDL) for gtid in ("s:1", "u:6", "s:1"))
+    (kept_part,) = known.new(segment([new, old, again], gtid="u:1-7,s:1"))
+    assert [own_gtid(entry) for entry in kept_part.entries()] == ["s:1", "s:1"]
+
+
+def test_a_new_transaction_that_comes_again_is_not_dropped() -> None:
+    """The connection breaks after its first entry. Its GTID was counted then, but the entry is not in the known set."""
+    known = Executed("u:1-7")
+    begun = segment([with_own_gtid("u:8")], gtid="u:1-8")
+    assert known.new(begun)
+    assert known.new(begun)
+
+
+def test_a_transaction_without_entries_in_another_domain_brings_no_old_one_again() -> None:
+    """MariaDB's entries do not carry their own GTID. The server id tells which domain theirs is."""
+    known = Executed("0-1-7")
+    each = [
+        segment([Item(4, EntryKind.BEGIN)], gtid="1-2-1,0-1-6", server_id=1),
+        segment([Item(4, EntryKind.BEGIN)], gtid="1-2-1,0-1-7", server_id=1),
+        segment([Item(4, EntryKind.BEGIN)], gtid="1-2-2,0-1-7", server_id=2),
+        segment([Item(4, EntryKind.BEGIN)], gtid="1-2-2,0-1-8", server_id=1),
+    ]
+    assert [bool(known.new(one)) for one in each] == [False, False, True, True]
 
 
 def test_sets_of_mariadb_are_joined_by_domain() -> None:

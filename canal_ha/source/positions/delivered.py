@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from canal_ha.decode.kernel.gtid import Gtids
+from canal_ha.model.gtid_set import GtidSet
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
+_OWN_GTID = b"\x0a\x08curtGtid\x12"  # the key of Header.props, and the tag of its value; the size of the value follows
+_ALONE = (EntryKind.DDL, EntryKind.QUERY)  # statements that may be transactions of their own, without begin and end
 _LATE_S = 60  # an expected transaction that is later than this by its origin's clock is lost
 
 
@@ -78,12 +81,18 @@ class ExpectedTransactions:
 
 
 class Executed:
-    """Drops the transactions of a GTID set, `text`, wherever they come. Needs entries that carry their set."""
+    """Drops the transactions of a GTID set, `text`, wherever they come. Needs entries that carry their set.
+
+    An entry of MySQL carries its own GTID, too. An entry of MariaDB does not: its GTID is what has moved in the set
+    since the last entry, and has the entry's server id. A transaction without entries, such as FLUSH TABLES, may have
+    moved other parts of the set.
+    """
 
     def __init__(self, gtid_set: str) -> None:
         self.text = gtid_set
+        self._set = GtidSet(gtid_set)
         self._text = Gtids(gtid_set).text
-        self._numbers = _numbers(self._text)
+        self._last = _last_of(self._text)
         self._inside = False  # in a transaction, or among entries outside one that share a GTID
         self._dropping = False
 
@@ -92,13 +101,17 @@ class Executed:
         kept = []
         for run, first in enumerate(segment.run_starts):
             last = segment.run_starts[run + 1] if run + 1 < len(segment.run_starts) else len(segment)
-            text = segment.run_gtids[run]
+            text, origin = segment.run_gtids[run], segment.run_server_ids[run]
             for index in range(first, last):
                 kind = segment.kinds[index]
-                if kind == EntryKind.BEGIN or not self._inside or text != self._text:
-                    self._dropping = self._is_known(text)
-                    self._inside = True
-                    self._text = text
+                begins = kind == EntryKind.BEGIN or not self._inside or text != self._text
+                asks = bool(text) and (begins or kind in _ALONE)
+                if own := own_gtid(segment.entry(index)) if asks else "":
+                    self._dropping = self._set.has(own)
+                elif begins:
+                    self._dropping = self._was_executed(text, origin)
+                self._inside = True
+                self._text = text
                 if not self._dropping:
                     kept.append(index)
                 if kind == EntryKind.END:
@@ -107,17 +120,22 @@ class Executed:
             return (segment,)
         return (segment.select(kept),) if kept else ()
 
-    def _is_known(self, text: str) -> bool:
-        """Return whether a transaction was already executed. text: the set including it, as the decoder counts it."""
+    def _was_executed(self, text: str, origin: int) -> bool:
+        """Return whether a transaction without its own GTID was already executed.
+
+        text: the set including it, as the decoder counts it.
+        origin: server id of its entries.
+        """
         if not text:
             return False
         if text == self._text:
             return True
-        before = _numbers(self._text)
-        moved = {domain: number for domain, number in _numbers(text).items() if before.get(domain) != number}
-        known = bool(moved) and all(number <= self._numbers.get(domain, 0) for domain, number in moved.items())
+        before = _last_of(self._text)
+        moved = {domain: last for domain, last in _last_of(text).items() if before.get(domain) != last}
+        own = {domain: last for domain, last in moved.items() if last[0] == origin} or moved
+        known = bool(own) and all(number <= self._last.get(domain, (0, 0))[1] for domain, (_, number) in own.items())
         if not known:
-            self._numbers |= moved
+            self._last |= own
         return known
 
 
@@ -126,17 +144,40 @@ def both(one: str, other: str) -> str:
 
     A MySQL set `one` already includes `other`, because it grew from it.
     """
-    numbers, items = _numbers(one), {item.split("-")[0]: item for item in one.split(",")}
-    if not numbers:
+    last, items = _last_of(one), {item.split("-")[0]: item for item in one.split(",")}
+    if not last:
         return one
     for item in other.split(","):
-        for domain, number in _numbers(item).items():
-            if number > numbers.get(domain, 0):
+        for domain, (_, number) in _last_of(item).items():
+            if number > last.get(domain, (0, 0))[1]:
                 items[str(domain)] = item
     return ",".join(items.values())
 
 
-def _numbers(text: str) -> dict[int, int]:
-    """Return MariaDB's sequence numbers by domain; {} for a MySQL set."""
+def own_gtid(entry: bytes) -> str:
+    """Return the GTID of an entry's transaction, as MySQL writes it; "" if the entry has none."""
+    header = entry[: _header_end(entry)]
+    at = header.find(_OWN_GTID)
+    if at < 0:
+        return ""
+    at += len(_OWN_GTID)
+    return header[at + 1 : at + 1 + header[at]].decode()
+
+
+def _header_end(entry: bytes) -> int:
+    """Return where the header of a serialized entry ends; 0 if the entry does not begin with one."""
+    if not entry.startswith(b"\x0a"):
+        return 0
+    size = shift = 0
+    for at in range(1, min(len(entry), 6)):
+        size |= (entry[at] & 0x7F) << shift
+        shift += 7
+        if entry[at] < 0x80:
+            return at + 1 + size
+    return 0
+
+
+def _last_of(text: str) -> dict[int, tuple[int, int]]:
+    """Return server id and sequence number of the last GTID of each of MariaDB's domains; {} for a MySQL set."""
     items = [item.split("-") for item in text.split(",") if item.count("-") == 2 and ":" not in item]
-    return {int(domain): int(number) for domain, _, number in items}
+    return {int(domain): (int(server), int(number)) for domain, server, number in items}
