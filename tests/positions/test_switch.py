@@ -6,16 +6,24 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 
 import pytest
 
+from canal_ha.config.model import DecodeOptions, SourceConfig
+from canal_ha.instance.feed import FeedRequest, Move
+from canal_ha.model.segment import Segment
+from canal_ha.node.upstreams import Upstreams
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import MariaDB, MySQL, Node, SqlServer
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 from lab.proxy import Network
 from lab.replica import Replica
 from tests.positions.pair import NOTHING, SWITCHING, Compared, Getting, Writer, paired
+from tests.source.reading import config_of, newest
+from tests.source.test_destination_history_real import silent
 from tests.waiting import until
 
 SKEW_S = 90
@@ -361,6 +369,66 @@ def test_no_old_row_comes_again_behind_a_statement_of_the_standby_alone(make: ty
             writes.write(10)
             got.upto(writes.written[-1])
         assert Compared.of(got.ids, writes.written) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("make", "gtid"), [(MariaDB, True), (MySQL, False)])
+def test_nothing_comes_twice_if_a_slow_client_held_the_stream_before_the_visit(
+    make: type[SqlServer], gtid: bool
+) -> None:
+    """The stream leaves while the last of many transactions waits for room, and the other server delivers nothing."""
+    ids: list[int] = []
+    moves: list[Move] = []
+    waits = {6: threading.Event(), 150: threading.Event()}
+    goes_on = {number: threading.Event() for number in waits}
+
+    def accept(segment: Segment) -> None:
+        changes = [pb.RowChange.FromString(entry.storeValue) for entry in map(pb.Entry.FromString, segment.entries())]
+        found = [int(row.afterColumns[0].value) for change in changes for row in change.rowDatas]
+        for number in waits:
+            if number in found:
+                waits[number].set()
+                goes_on[number].wait(60)
+        ids.extend(found)
+
+    with paired(make, gtid=gtid) as pair:
+        standby = SourceConfig(LOOPBACK, pair.standby.port)
+        config = config_of(pair.master, decode=DecodeOptions(gtid_on=gtid), standby=standby, fallback_interval_s=6)
+        origin = Upstreams(config, silent)
+        request = FeedRequest(
+            client_id=1001,
+            read="",
+            filter=r"shop\.t",
+            start=newest(pair.master),
+            accept=accept,
+            connected=lambda version: None,
+            failed=lambda error, retry_in_s: None,
+            moved=moves.append,
+        )
+        feed = origin.open_feed(request)
+        feed.start()
+        try:
+            writes = Writer(pair.master, 1)
+            writes.write(6)
+            assert waits[6].wait(60)
+            writes.write(144)
+            pair.caught_up()
+            goes_on[6].set()
+            assert waits[150].wait(60)
+            origin.switch("standby", "a test")
+            goes_on[150].set()
+            until(lambda: len(moves) == 1, what="the stream to arrive")
+            origin.switch("master", "a test")
+            until(lambda: len(moves) == 2, what="the stream to come back")
+            writes.write(1)
+            until(lambda: 151 in ids, what="the next row")
+        finally:
+            for event in goes_on.values():
+                event.set()
+            feed.stop()
+            origin.close()
+    assert moves[1].facts["how"] == "nothing delivered"
+    assert Compared.of(ids, writes.written) == NOTHING
 
 
 def switched(node: Node, to: str, destination: str = "example") -> str:

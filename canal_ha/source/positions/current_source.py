@@ -16,6 +16,7 @@ from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.positions.delivered import Delivered, Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.relocate import PositionedDecoder, Relocation, relocated
+from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.scan import Scanner
 
 KEPT = 1024  # transactions by which a running stream finds its place again; a cursor has fewer
@@ -30,14 +31,14 @@ class _Left:
     """The server whose entries a stream has delivered last, which it has left.
 
     server: its identity.
-    at: where the stream stood.
+    resume: where the stream stood, and what of it was delivered.
     newest: the last delivered event: journal, offset, time in ms.
     delivered_before: of the server before it.
     last_delivered: as CurrentSource has it.
     """
 
     server: str
-    at: LogPosition
+    resume: Resume
     newest: tuple[str, int, int]
     delivered_before: Delivered | None
     last_delivered: LogPosition | None
@@ -76,21 +77,23 @@ class CurrentSource:
         self._server = server.identity
 
     def moved(
-        self, scanner: Scanner, at: LogPosition, decoder_at: Callable[[LogPosition], PositionedDecoder]
-    ) -> Relocation:
+        self, scanner: Scanner, resume: Resume, decoder_at: Callable[[LogPosition], PositionedDecoder]
+    ) -> tuple[Relocation, Resume]:
         """Return where to continue in the binlog of another server. Raises what relocate.relocated raises.
 
         scanner: reads that server's binlog.
-        at: where the stream stood.
+        resume: where the stream stood.
         decoder_at: returns a new decoder that begins at a position.
         Also raises SourceUnavailable, for up to the length of the window, while the server lags behind the stream.
         A stream that goes back before the other server has delivered anything goes on where it stood.
         """
+        at = resume.at
         if (left := self._left) is not None and _stands(scanner, left):
             self._left, self._waits_until = None, 0.0
             self._delivered_before, self._last_delivered = left.delivered_before, left.last_delivered
             self.arrived(scanner.server)
-            return Relocation(left.at, "nothing delivered", ordered=False)  # it says nothing about the other server
+            # it says nothing about the other server
+            return Relocation(left.resume.at, "nothing delivered", ordered=False), left.resume
         origin = at.server_id if self._origin is None else self._origin
         fingerprints = self._recent.fingerprints()
         before = replace(at, server_id=origin, gtid=self._executed(at))
@@ -102,7 +105,7 @@ class CurrentSource:
             )
         self._waits_until = 0.0
         if self._left is None and self._newest is not None:
-            self._left = _Left(self._server, at, self._newest, self._delivered_before, self._last_delivered)
+            self._left = _Left(self._server, resume, self._newest, self._delivered_before, self._last_delivered)
         self._delivered_before = (
             Executed(found.at.gtid or "")
             if found.how == "GTID set"
@@ -110,7 +113,7 @@ class CurrentSource:
         )
         self._last_delivered = None
         self.arrived(scanner.server)
-        return found
+        return found, Resume(found.at)
 
     def _executed(self, at: LogPosition) -> str | None:
         """Return the GTID set of everything delivered or skipped.

@@ -49,7 +49,7 @@ class PositionedDecoder(Protocol):
 class Relocation:
     """Where to continue.
 
-    how: `GTID set`, `content` or `time`.
+    how: `GTID set`, `content` or `time`; or `nothing delivered`, see CurrentSource.
     expected: delivered transactions that may come behind this place, in order.
     new: which of the others are certainly new.
     missing: how many delivered transactions the server does not have (yet).

@@ -446,13 +446,13 @@ class Dump:
             )
         self.decoded = None
         decoder_at = partial(upstream.make_decoder, source, searching=True)
-        found = self._current_source.moved(scanner, before, decoder_at)
+        found, resume = self._current_source.moved(scanner, self._resume, decoder_at)
         if found.whole and found.ordered and self._resume.all_before:
             # a GTID set has the statements that brought no entry; a search by content says nothing about them
             left = before if found.how == "GTID set" else self._resume.last_delivered
             if left is not None:
                 upstream.joined(left, replace(found.at, server=scanner.server.identity))
-        self._resume = Resume(found.at)
+        self._resume = resume
         self._start = self.decoded = found.at
         self._report(SourceMoved(before, self._where.address, found))
 
