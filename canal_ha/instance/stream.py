@@ -63,7 +63,7 @@ class StreamState(Enum):
 _NEVER = 1 << 62  # the size of a GET that only time ends
 WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
 LATE_COPY_BYTES = 16 * 1024  # of the largest batch that is copied for fingerprints after it was sent
-VOID_MOST = 1000  # batches in flight that another filter chose; each takes some 4 KB
+VOID_MOST = 1000  # void batches in flight, when more become void; each takes some 2 KB
 
 
 class _Waiting:
@@ -149,7 +149,7 @@ class Stream:
         self._batches = Batches(client_id, batch_ids)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
         self._read_again_through = 0  # batches up to this id come from rings before the newest one
-        self._void_through = 0  # another filter chose the batches up to this id: their ACKs move no cursor
+        self._void_through = 0  # the rows of the batches up to this id come again: their ACKs move no cursor
         # The ends of the last batch delivered and of the last batch acknowledged, since the stream began at its cursor.
         # They may lie inside a transaction. A cursor never does.
         self._delivered: LogPosition | None = None
@@ -202,9 +202,7 @@ class Stream:
         if self.state is StreamState.OPEN and not changed:
             return
         if changed:
-            self._void_through = max(self._batches.ids, default=self._void_through)
-            if len(self._batches.ids) > VOID_MOST:  # their ACKs would move no cursor anyway
-                self._forget_batches()
+            self._void_in_flight()  # the new filter may choose rows before their end that the old one left out
             self._abandon_ring()
             self._delivered = self._acked = None
         if opens:
@@ -253,7 +251,7 @@ class Stream:
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
-        if self._recent and batch_id > self._void_through:
+        if self._recent:
             for copy in copies:
                 self._recent.add_copy(copy)
         if self._ring and batch_id > self._last_of_gone_rings:
@@ -301,16 +299,20 @@ class Stream:
     def restart(self) -> None:
         """Begin again at the cursor, as after a rollback. The client may still acknowledge the batches in flight.
 
-        They come again all the same: the new feed begins at the cursor as it is now, because a chunk of a snapshot may
-        stand before their rows in it. To refuse the ACKs would be worse: canal's Java client takes the error for the
-        reply to its next request, and stays one reply behind (docs/protocol.md#out-of-step).
+        Such an ACK moves the cursor until the next GET, which begins at the cursor as it is then. From then on it moves
+        nothing: the rows of these batches come again, and if the cursor were behind them, a crash in between would
+        leave older values with the client. To refuse the ACKs would be worse: canal's Java client takes the error for
+        the reply to its next request, and stays one reply behind (docs/protocol.md#out-of-step).
+
+        A client that acknowledges each batch before its next GET gets on, however often this is called.
         """
         was_open = self.state is StreamState.OPEN
         self.era = object()
         self._abandon_ring()
+        self._read_again_through = max(self._batches.ids, default=self._read_again_through)
         self._delivered = self._acked = self._place = None
         self._server = ""
-        if was_open:
+        if was_open and (self._waiting or not self._batches.ids):
             with suppress(NoThread):  # an operator's edit gets no further by an error; the next GET tries again
                 self._open()
         else:
@@ -411,6 +413,17 @@ class Stream:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
         self._uncopied = None
 
+    def _void_in_flight(self) -> None:
+        """Let the batches in flight come again. Their ACKs succeed, and move neither the cursor nor the snapshot.
+
+        Too many that were void before are forgotten, and with them all of them: their ACKs get an error.
+        """
+        if sum(batch_id <= self._void_through for batch_id in self._batches.ids) > VOID_MOST:
+            self._forget_batches()
+        self._void_through = max(self._batches.ids, default=self._void_through)
+        self._copies.clear()
+        self._uncopied = None
+
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
@@ -439,6 +452,9 @@ class Stream:
             raise NotSubscribed(self._config.destination, self.client_id)
         self._check_room()
         self._abandon_ring()
+        if self._delivered is None:  # the new ring begins at the cursor, before what is in flight
+            self._void_in_flight()
+            self._acked = None
         self._server = self._server or cursor.server
         self._read_again_through = self._last_of_gone_rings
         if self._remember and self._recent is None:

@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "another filter keeps the old batches",
         STREAM,
-        "            self._void_through = max(self._batches.ids, default=self._void_through)\n",
+        "        self._void_through = max(self._batches.ids, default=self._void_through)\n",
         "",
         promise="acked-not-again",
     ),

@@ -168,10 +168,10 @@ class Bench:
             asked.addErrback(lambda failure: failure.raiseException())
         return answers[0]
 
-    def get_slowly(self) -> GetAnswer:
+    def get_slowly(self, size: int = 100) -> GetAnswer:
         """Return the next batch, while the feed may have to wait for room."""
         for _ in range(5000):
-            message = now(self.stream.get(GetRequest(100, 0.0)))
+            message = now(self.stream.get(GetRequest(size, 0.0)))
             if message.batch is not None:
                 return message
             time.sleep(0.001)
@@ -351,6 +351,99 @@ def test_batches_of_another_filter_move_no_cursor() -> None:
     assert bench.meta.cursor(1001) != before
 
 
+def test_a_client_with_older_values_again_does_not_move_the_cursor_behind_the_newer_ones() -> None:
+    """A request for a snapshot begins the stream again. If the node crashed then, no newer value would ever come."""
+    bench = Bench()
+    bench.subscribe()
+    first, second = bench.get(3), bench.get(6)
+    begun = bench.meta.cursor(1001)
+    bench.stream.restart()
+    older = bench.get(3)
+    assert bench.bodies(older) == bench.bodies(first)
+    bench.stream.ack(first.batch_id)
+    bench.stream.ack(second.batch_id)
+    assert bench.meta.cursor(1001) == begun
+    newer = bench.get(6)
+    assert bench.bodies(newer) == bench.bodies(second)
+    bench.stream.ack(older.batch_id)
+    bench.stream.ack(newer.batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.offset == 360
+
+
+def test_a_chunk_in_flight_counts_no_more_when_its_rows_come_again() -> None:
+    """The client has a chunk of a snapshot, and a row behind it. A GET waits while the stream begins again."""
+    bench = Bench()
+    begun = SnapshotState("s", ("shop.orders",))
+    over = replace(begun.begin_table().behind(SnapshotRange(0), 9), chunks=1, rows=1)
+    bench.meta.move(1001, LogPosition(JOURNAL, 100, snapshot=begun.text))
+    bench.segments = [replace(transactions(1), chunk_end=LogPosition(JOURNAL, 170, snapshot=over.text))]
+    bench.subscribe()
+    chunk = bench.get()
+    again: list[GetAnswer] = []
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(3, None))).addCallback(again.append)
+    bench.stream.restart()
+    bench.feeds[-1].join()
+    bench.reactor.hop()
+    assert bench.bodies(again[0]) == bench.bodies(chunk)
+    bench.stream.ack(chunk.batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.snapshot == begun.text
+    bench.stream.ack(again[0].batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.snapshot == over.text
+
+
+def test_a_client_gets_on_while_somebody_asks_for_snapshots_all_the_time() -> None:
+    """The stream begins again between each GET and its ACK. Each ACK comes before the next GET, so it counts."""
+    bench = Bench()
+    bench.subscribe()
+    got = []
+    for _ in range(3):
+        message = bench.get(3)
+        got += bench.bodies(message)
+        bench.stream.restart()
+        bench.stream.restart()
+        bench.stream.ack(message.batch_id)
+    assert got == [f"{what} {n}" for n in range(3) for what in ("begin", "rows", "end")]
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.offset == 360
+
+
+def test_a_part_of_a_transaction_that_comes_again_is_not_left_out_behind_a_roll_back() -> None:
+    """The client has acknowledged the part before the stream began again, so the cursor is before it."""
+    bench = Bench(config={"buffer_size": 2})
+    items = [Item(100, EntryKind.BEGIN, b"begin"), *(Item(101 + n, body=b"row %d" % n) for n in range(8))]
+    items.append(Item(200, EntryKind.END, b"end"))
+    bench.segments = [replace(segment([item], journal=JOURNAL), cut=item.kind is not EntryKind.END) for item in items]
+    bench.subscribe()
+    part = [bench.get_slowly(1) for _ in range(3)]
+    bench.stream.restart()
+    for each in part:
+        bench.stream.ack(each.batch_id)
+    again = [bench.get_slowly(1) for _ in range(5)]
+    assert bench.bodies(again[0]) == ["begin"]
+    bench.stream.rollback(0)
+    assert len(bench.feeds) == 3
+    assert bench.bodies(bench.get_slowly(1)) == ["begin"]
+
+
+def test_a_client_with_thousands_of_batches_in_flight_gets_no_error_for_their_acks() -> None:
+    """A Java client would take the error for the reply to its next request."""
+    bench = Bench()
+    bench.segments = [transactions(VOID_MOST)]
+    bench.subscribe()
+    batches = [bench.get(1).batch_id for _ in range(VOID_MOST + 1)]
+    bench.stream.restart()
+    batches.append(bench.get(1).batch_id)
+    for batch_id in batches:
+        bench.stream.ack(batch_id)
+
+
 def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
     """The stream stays open however long the GET waits. Enough data ends the wait before the timeout."""
     bench = Bench()
@@ -472,7 +565,7 @@ def test_batches_of_many_filters_do_not_fill_the_memory() -> None:
         kept = max(kept, len(bench.stream.in_flight))
         bench.reactor.advance(10)
         bench.subscribe(f"shop\\.t{number}")
-    assert VOID_MOST < kept <= VOID_MOST + 9
+    assert VOID_MOST < kept <= VOID_MOST + 18
     batch = bench.get(9)
     bench.stream.rollback(0)
     assert bench.bodies(bench.get(9)) == bench.bodies(batch)
@@ -758,6 +851,7 @@ def test_the_trail_is_that_of_the_cursor() -> None:
     bench.stream.ack(message.batch_id)
     assert bench.stream.with_trail(cursor).trail == "begin 0,rows 0,end 0"
     bench.stream.restart()
+    bench.get(3)
     assert bench.requests[-1].start.trail == "begin 0,rows 0,end 0"
     assert bench.requests[-1].start.origins == "end 0"
     bench.meta.replaced(1001, LogPosition(JOURNAL, 200, trail="mine", origins="too"))

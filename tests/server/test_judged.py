@@ -178,6 +178,7 @@ def test_a_client_connects_again_before_a_snapshot_makes_rows_come_again() -> No
         push(served, 1)
         assert numbers(client.get_without_ack(A_TRANSACTION, WAIT_MS).raw_entries) == [1]
         start_snapshot(served)
+        assert not client.get_without_ack(A_TRANSACTION, WAIT_MS).raw_entries  # it begins the stream
         push(served, 1, 2)
         again = client.get_without_ack(A_TRANSACTION, WAIT_MS)
         assert (client.connection, judged, numbers(again.raw_entries)) == (2, [4, 4], [1])
@@ -195,5 +196,6 @@ def test_a_client_that_asks_for_no_cursor_goes_on_when_a_snapshot_begins() -> No
         push(served, 1)
         fetch(client)
         start_snapshot(served)
+        assert fetch(client).batch_id == -1
         push(served, 1, 2)
         assert numbers(fetch(client).entries()) == [1, 2]
