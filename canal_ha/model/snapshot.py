@@ -95,7 +95,8 @@ class SnapshotState:
     attempt_rows: acknowledged of that read.
     connections, rows_per_s_most: at most, for this snapshot; 0: as the destination is configured.
     left_out: tables that were taken out of `tables` before all their rows were read: the snapshot is not complete.
-    beginnings: how many times tables began again, because others with their names may have other rows; see `beginning`.
+    beginnings: numbers of the last time that tables began again, because others with their names may have other rows;
+        see `beginning`.
     """
 
     id: str
@@ -200,19 +201,24 @@ class SnapshotState:
         return replace(self, ranges=(*self.ranges, SnapshotRange(self.begun)))
 
     def beginning(self, table: str) -> int:
-        """Return how many times a table began again. States with the same number describe the same rows of it."""
+        """Return the number of the last time that a table began again; 0: never. It grows from one time to the next.
+
+        States with the same number describe the same rows of it.
+        """
         return self.beginnings.get(table, 0) + self.beginnings.get(_ALL_TABLES, 0)
 
-    def begin_again(self, *tables: int) -> SnapshotState:
+    def begin_again(self, *tables: int, now_ms: int) -> SnapshotState:
         """Return the state in which these tables are not read. Each that is begun is one range from its first row.
 
+        now_ms: wall time. It makes the number unique: two feeds can go on from one stored state, and begin the same
+            table again for different statements. A batch of the first one can be acknowledged late.
         If the text has no room for the new numbers, all tables begin again.
         """
         names = [self.tables[number] for number in tables]
-        return self._with_beginnings({name: self.beginning(name) + 1 for name in names})
+        return self._with_beginnings({name: max(self.beginning(name) + 1, now_ms) for name in names})
 
     def begun_again_as(self, other: SnapshotState) -> SnapshotState:
-        """Return the state in which no table is read that began again more often in another state."""
+        """Return the state in which no table is read that began again later in another state."""
         if self.beginnings == other.beginnings:
             return self
         known = set(other.tables)

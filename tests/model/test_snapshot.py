@@ -131,12 +131,13 @@ def test_an_error_keeps_what_is_acknowledged() -> None:
 def test_a_table_that_is_gone_begins_again_after_an_error() -> None:
     """What the client has acknowledged of it is of another table than the one that may have its name later."""
     stored = SnapshotState("a", ("s.t", "s.u"), ranges=(SnapshotRange(0, ("id=3",)), SnapshotRange(1, ("id=7",))))
-    first = failed(stored.text, stored.begin_again(0).ended(SnapshotPhase.FAILED, 77, "no table").text)
+    first = failed(stored.text, stored.begin_again(0, now_ms=5).ended(SnapshotPhase.FAILED, 77, "no table").text)
     again = SnapshotState.from_text(first)
     assert again is not None
     assert set(again.ranges) == {SnapshotRange(0), SnapshotRange(1, ("id=7",))}
     one = SnapshotState("a", ("s.t", "s.u"), ranges=(SnapshotRange(0, ("id=3",)),))
-    alone = SnapshotState.from_text(failed(one.text, one.begin_again(0).ended(SnapshotPhase.FAILED, 77, "no").text))
+    end = one.begin_again(0, now_ms=5).ended(SnapshotPhase.FAILED, 77, "no")
+    alone = SnapshotState.from_text(failed(one.text, end.text))
     assert alone is not None
     assert alone.ranges == ()
 
@@ -146,7 +147,8 @@ def test_chunks_acknowledged_after_an_error_do_not_undo_the_new_beginning_of_a_t
     ranges = (SnapshotRange(0, ("id=3",)), SnapshotRange(1, ("id=7",)))
     for begun in ranges[:1], ranges, ():
         stored = SnapshotState("a", ("s.t", "s.u"), ranges=begun)
-        end = replace(stored, ranges=ranges, chunks=9).begin_again(0).ended(SnapshotPhase.FAILED, 77, "no table")
+        begun_again = replace(stored, ranges=ranges, chunks=9).begin_again(0, now_ms=5)
+        end = begun_again.ended(SnapshotPhase.FAILED, 77, "no table")
         failure = failed(stored.text, end.text)
         for chunks in (5, 6):
             coming = (SnapshotRange(0, (f"id={chunks}",)), SnapshotRange(1, (f"id={chunks + 4}",)))
@@ -174,7 +176,7 @@ def test_a_table_that_ends_after_an_error_is_not_read_again() -> None:
 def test_a_new_beginning_counts_whatever_the_snapshot_does_when_it_is_acknowledged() -> None:
     """The batch has the statement behind it, too. Its progress does not count if the snapshot has other tables now."""
     begun = SnapshotState("a", ("s.t", "s.u"), table=1, ranges=(SnapshotRange(1, ("id=7",)),), chunks=4)
-    in_batch = begun.begin_again(0)
+    in_batch = begun.begin_again(0, now_ms=5)
     assert in_batch.table == 0
     for text in (
         begun.ended(SnapshotPhase.FAILED, 7, "no table").text,
@@ -186,25 +188,25 @@ def test_a_new_beginning_counts_whatever_the_snapshot_does_when_it_is_acknowledg
         assert after.remaining == begun.tables
         assert after.phase is SnapshotState.from_text(text).phase  # type: ignore[union-attr]  # it is a state
     added = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, ("s.v",)), "b", 9)
-    of_u = SnapshotState.from_text(advanced(added.text, begun.begin_again(1).text, read_again=True))
+    of_u = SnapshotState.from_text(advanced(added.text, begun.begin_again(1, now_ms=5).text, read_again=True))
     assert of_u is not None
     assert (of_u.id, of_u.ranges) == ("b", ())
     assert added.ranges == (SnapshotRange(1, ("id=7",)),)
     left = changed(begun.text, SnapshotRequest(SnapshotAction.RESUME, leave_out=("s.u",)), "c", 9)
-    assert advanced(left.text, begun.begin_again(1).text, read_again=True) == left.text
+    assert advanced(left.text, begun.begin_again(1, now_ms=5).text, read_again=True) == left.text
 
 
 def test_a_new_beginning_is_no_matter_of_a_snapshot_that_is_over() -> None:
     """It was read before the statement, or nobody wants it any more."""
     begun = SnapshotState("a", ("s.t",), ranges=(SnapshotRange(0, ("id=7",)),), chunks=4)
     over = replace(begun, table=1, ranges=(), chunks=5).ended(SnapshotPhase.DONE, 9)
-    assert advanced(over.text, begun.begin_again(0).text, read_again=True) == over.text
+    assert advanced(over.text, begun.begin_again(0, now_ms=5).text, read_again=True) == over.text
 
 
 def test_an_ack_of_a_batch_from_a_pause_pauses_no_snapshot_that_was_resumed() -> None:
     """The stream of the paused one has seen a table begin again."""
     begun = SnapshotState("a", ("s.t",), ranges=(SnapshotRange(0, ("id=7",)),), chunks=4)
-    paused = replace(begun, phase=SnapshotPhase.PAUSED).begin_again(0)
+    paused = replace(begun, phase=SnapshotPhase.PAUSED).begin_again(0, now_ms=5)
     after = SnapshotState.from_text(advanced(begun.text, paused.text, read_again=True))
     assert after is not None
     assert (after.phase, after.remaining, after.ranges) == (SnapshotPhase.RUNNING, ("s.t",), ())
@@ -213,11 +215,11 @@ def test_an_ack_of_a_batch_from_a_pause_pauses_no_snapshot_that_was_resumed() ->
 def test_a_table_that_was_read_and_begins_again_is_told_from_others_in_the_text() -> None:
     """Others between it and the ones that are left are read."""
     tables = ("s.a", "s.b", "s.c", "s.d")
-    state = SnapshotState("a", tables, table=2, ranges=(SnapshotRange(2, ("id=7",)),)).begin_again(0, 3)
+    state = SnapshotState("a", tables, table=2, ranges=(SnapshotRange(2, ("id=7",)),)).begin_again(0, 3, now_ms=5)
     again = SnapshotState.from_text(state.text)
     assert again == state
     assert (again.remaining, again.begun) == (("s.a", "s.c", "s.d"), 3)
-    assert [again.beginning(table) for table in tables] == [1, 0, 0, 1]
+    assert [again.beginning(table) for table in tables] == [5, 0, 0, 5]
     assert "beginnings" not in told(state.text)
     assert "beginnings" not in state.facts()
 
@@ -296,7 +298,7 @@ def test_a_table_that_was_read_begins_again_also_behind_an_addition(phase: Snaps
     assert (added.table, added.tables[:1]) == (1, ("s.t",))
     assert set(added.remaining) == {"s.u", "s.v", "s.w"}
     assert (added.where, added.beginnings) == ({"s.t": "x", "s.u": "y"}, begun.beginnings)
-    after = SnapshotState.from_text(advanced(added.text, begun.begin_again(0).text, read_again=True))
+    after = SnapshotState.from_text(advanced(added.text, begun.begin_again(0, now_ms=5).text, read_again=True))
     assert after is not None
     assert set(after.remaining) == set(after.tables)
 

@@ -34,10 +34,11 @@ class SnapshotPart:
 
 
 class SnapshotProgress:
-    """See the module. state: with everything that was put into the stream."""
+    """See the module. state: with everything that was put into the stream. now_ms: tells the wall time."""
 
-    def __init__(self, state: SnapshotState) -> None:
+    def __init__(self, state: SnapshotState, now_ms: Callable[[], int] | None = None) -> None:
         self.state = state
+        self._now_ms = now_ms or _now_ms
         self._changed = threading.Condition()
         self._counting = threading.Lock()
         self._free = [SnapshotPart(each) for each in state.ranges]
@@ -177,7 +178,7 @@ class SnapshotProgress:
             state = self.state.without_attempt()
             state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows)
             rest = part.range if after is None else replace(part.range, after=after)
-            state = state.behind(rest, _now_ms()) if after is None else state.put(part.range, (rest,))
+            state = state.behind(rest, self._now_ms()) if after is None else state.put(part.range, (rest,))
             state.text  # noqa: B018  # it raises
             part.range = rest
             self._entered(part, state, last=after is None)
@@ -243,7 +244,7 @@ class SnapshotProgress:
 
     def _begin_again(self, *tables: int) -> None:
         """Let tables be read from their first row; those that are begun wait for a reader. See the state's function."""
-        self.state = self.state.begin_again(*tables)
+        self.state = self.state.begin_again(*tables, now_ms=self._now_ms())
 
         def stays(part: SnapshotPart) -> bool:
             return part.range.table not in tables and part.range in self.state.ranges
@@ -263,7 +264,7 @@ class SnapshotProgress:
 
     def _ended(self, phase: SnapshotPhase, error: str = "") -> SnapshotState:
         with self._changed:
-            self.state = self.state.ended(phase, _now_ms(), error)
+            self.state = self.state.ended(phase, self._now_ms(), error)
             self._held.clear()
             self._changed.notify_all()
             return self.state

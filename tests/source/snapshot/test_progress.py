@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.model.snapshot import SnapshotPhase, SnapshotRange, SnapshotState
+from canal_ha.model.snapshot import (
+    SnapshotAction,
+    SnapshotPhase,
+    SnapshotRange,
+    SnapshotRequest,
+    SnapshotState,
+    advanced,
+    changed,
+    failed,
+)
 from canal_ha.source.snapshot.progress import SnapshotPart, SnapshotProgress
 from tests.waiting import until
 
@@ -108,6 +117,26 @@ def test_a_table_that_begins_again_makes_its_parts_useless() -> None:
     again = progress.take()
     assert again is not None
     assert again.range == SnapshotRange(0)
+
+
+def test_a_late_chunk_of_one_feed_does_not_count_after_the_new_beginning_that_another_one_saw() -> None:
+    """Both feeds went on from one stored state, and saw different statements swap the table."""
+    stored = state()
+    chunks = []
+    for now_ms in (1000, 2000):
+        progress = SnapshotProgress(stored, lambda now_ms=now_ms: now_ms)  # type: ignore[misc]  # bound in each turn
+        assert progress.begin_tables_again(lambda table, key: table == "shop.a", lambda table: False) is not None
+        chunks.append(progress.state)
+        part = progress.take()
+        assert part is not None
+        assert progress.put(part, 3, ("3",)) is not None
+        chunks.append(progress.state)
+    _, late, ending, _ = chunks
+    failure = failed(stored.text, ending.ended(SnapshotPhase.FAILED, 9, "no table").text)
+    resumed = changed(failure, SnapshotRequest(SnapshotAction.RESUME), "r", 10)
+    after = SnapshotState.from_text(advanced(resumed.text, late.text, read_again=True))
+    assert after is not None
+    assert (after.remaining, after.ranges) == (tuple(TABLES), ())
 
 
 def test_new_beginnings_for_which_the_text_has_no_room_are_those_of_all_tables() -> None:
