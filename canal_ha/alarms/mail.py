@@ -10,7 +10,7 @@ from email.utils import formatdate, make_msgid
 from pathlib import Path
 
 from canal_ha.alarms.notice import Notice
-from canal_ha.config.small_files import read_small
+from canal_ha.config.small_files import read_secret_line
 
 TIMEOUT_S = 10.0
 TLS = ("starttls", "implicit", "none")
@@ -53,7 +53,7 @@ class MailHandler:
             raise ValueError("a password needs TLS")
         self._host, self._port, self._tls, self._sender, self._to = host, port, tls, sender, tuple(to)
         self._context = ssl.create_default_context(cafile=ca or None)
-        self._login = (user, read_small(Path(password_file)).decode().partition("\n")[0].rstrip("\r")) if user else None
+        self._login = (user, read_secret_line(Path(password_file))) if user else None
 
     def send(self, notice: Notice) -> None:
         """Send one notice. Raises OSError, of which smtplib's errors are."""

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from canal_ha.alarms.notice import Notice
-from canal_ha.config.small_files import read_small
+from canal_ha.config.small_files import read_secret_line
 from canal_ha.model.signature import secret_of, signature
 
 TIMEOUT_S = 10.0
@@ -35,10 +35,7 @@ class WebhookHandler:
         """
         self._host = _checked(url).hostname
         self._url = url
-        secret = read_small(Path(secret_file)).decode().partition("\n")[0].strip() if secret_file else ""
-        self._secret = secret_of(secret) if secret_file else b""
-        if secret_file and not self._secret:
-            raise ValueError(f"{secret_file} has no secret in its first line")
+        self._secret = secret_of(read_secret_line(Path(secret_file))) if secret_file else b""
 
     def send(self, notice: Notice) -> None:
         """Send one notice. Raises OSError without its address."""

@@ -37,6 +37,14 @@ def read_secret(path: Path) -> str:
         raise OSError(errno.EILSEQ, "it is not UTF-8", str(path)) from None
 
 
+def read_secret_line(path: Path) -> str:
+    """Return the first line with text, without white space around it. Raises OSError, also if there is none."""
+    line = read_secret(path).partition("\n")[0].rstrip()
+    if not line:
+        raise OSError(errno.ENODATA, "it has no secret", str(path))
+    return line
+
+
 def _check(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -15,9 +15,12 @@ def secret_of(text: str) -> bytes:
     if not text.startswith(_PREFIX):
         return text.encode()
     try:
-        return b64decode(text.removeprefix(_PREFIX), validate=True)
+        secret = b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error as error:
         raise ValueError(f"no base64 follows {_PREFIX}") from error
+    if not secret:
+        raise ValueError(f"nothing follows {_PREFIX}")
+    return secret
 
 
 def signature(secret: bytes, key: str, timestamp: int, body: bytes) -> str:

@@ -322,6 +322,30 @@ def test_a_wrong_file_is_refused_with_the_reason(tmp_path: Path, text: str, reas
         read_handlers(tmp_path / "alarms.toml")
 
 
+SECRETS = {
+    "webhook": "type = 'webhook'\nurl = 'http://x'\nsecret_file",
+    "mail": "type = 'mail'\nhost = 'h'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'\npassword_file",
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "it has no secret"), (b" \r\n", "it has no secret"), (b"g\xe4heim", "it is not UTF-8")],
+)
+def test_a_secret_file_that_is_empty_or_not_utf8_is_refused_without_its_content(
+    tmp_path: Path, kind: str, content: bytes, reason: str
+) -> None:
+    """A login with an empty password would fail at the first alarm; the error names the file."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
+    (tmp_path / "alarms.toml").write_text(f"[handlers.a]\n{SECRETS[kind]} = '{secret}'\n")
+    with pytest.raises(FileUnusable) as refused:
+        read_handlers(tmp_path / "alarms.toml")
+    assert f"{reason}: '{secret}'" in str(refused.value)
+    assert "0xe4" not in str(refused.value)
+
+
 def test_handlers_of_other_packages_are_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package adds a type."""
     (tmp_path / "pigeon.py").write_text("class Pigeon:\n    def __init__(self, *, loft): self.loft = loft\n")
