@@ -12,7 +12,7 @@ import pytest
 from canal_ha.errors import StandbyBehind
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import examine
-from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.server.standing import check_standing
 from lab import SqlServer
 from lab.chaos.schedule import Setting
@@ -105,3 +105,19 @@ def test_a_standby_whose_replication_stands_still_has_not_taken_over(pair: Sourc
     replica.start("SQL_THREAD")
     pair.caught_up()
     assert stands(pair.standby, read)
+
+
+@pytest.mark.parametrize("pair", ["mariadb"], indirect=True)
+def test_the_newest_transaction_is_read_once_if_replication_cannot_be_seen(pair: Source) -> None:
+    """One connection is for questions. The search opens two: up to the last boundary, and from there to the end."""
+    pair.primary.execute(f"REVOKE REPLICA MONITOR ON *.* FROM {CANAL}")
+    pair.caught_up()
+    Replica(pair.standby).stop()
+    written(pair.primary)
+    config = config_of(pair.standby)
+    opened: list[Interruptible] = []
+    with pytest.raises(StandbyBehind, match="its replication cannot be seen"):
+        check_standing(
+            replace(config, decode=replace(config.decode, gtid_on=False)), None, [read_to(pair.primary)], opened.append
+        )
+    assert len(opened) == 3

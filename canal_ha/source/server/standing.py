@@ -49,6 +49,7 @@ def check_standing(
             unseen = f"{address}: it does not replicate from the server that was read"
         had = [at for at in (newest, *read) if at is not None]
         sources = [row for row in rows if _source(row) in {at.server for at in had}]
+        last = None
         if config.decode.gtid_on:
             lacks = any(at.gtid and gtids.lags(scanner, at.gtid) for at in had)
         elif sources or not had:
@@ -62,7 +63,7 @@ def check_standing(
             return "" if config.decode.gtid_on or sources or not had else unseen
         state = ", ".join(_state(row) for row in rows)
         if not (rows and all(_runs(row) for row in rows)):
-            last = last_transaction(scanner)
+            last = last or last_transaction(scanner)
             if last.origin == server.server_id and all(at.timestamp_ms < last.timestamp_ms for at in had):
                 return ""
         raise StandbyBehind(
