@@ -25,7 +25,8 @@ from canal_ha.zookeeper.race_events import RunningNode
 T = TypeVar("T")
 
 TICK_S = 1.0  # between two looks at whether the nodes are settled, and between two moves that nobody asked for
-AGAIN_S = 60.0  # after a move failed; and the longest time between two looks at the whole cluster
+AGAIN_S = 60.0  # after a move failed, while the nodes stay the same
+REST_S = 60.0  # the longest time between two looks at the whole cluster
 UNSEEN_AGAIN_S = 2.0  # after a look without an answer: nobody was asked to move anything
 LOOK_S = 0.02  # between two looks at a destination that is handed over
 ANSWER_MOST_S = 15.0  # for a hand-over, which flushes, or a pause
@@ -71,6 +72,7 @@ class Mover:
         self._rest: Hashable = None  # the view, or its members alone, with which nothing was left to do
         self._rest_until = 0.0
         self._not_before = 0.0
+        self._failed_among: Hashable = None  # the members when the last look or move failed
 
     def start(self) -> None:
         """Begin to balance the cluster whenever it is settled."""
@@ -166,23 +168,25 @@ class Mover:
 
     def _tick(self) -> None:
         self._timer = self._clock.callLater(TICK_S, self._tick)
+        if self._not_before and self._view()[0] != self._failed_among:
+            self._not_before = 0.0  # a move to a node that dies fails
         if self._moving or self._clock.seconds() < self._not_before or not self._settled():
             return
         view = self._view()
         if self._rest not in (view, view[0]) or self._clock.seconds() >= self._rest_until:
             self._moving = True
-            Deferred.fromCoroutine(self._balance(view)).addBoth(self._balanced)
+            Deferred.fromCoroutine(self._balance(view)).addBoth(self._balanced, view)
 
     async def _balance(self, view: tuple[Hashable, Hashable]) -> None:
         try:
             placed = await self.placed()
         except ZooKeeperUnavailable as error:
-            self._failed(error, AGAIN_S if isinstance(error, ZnodeDenied) else UNSEEN_AGAIN_S)
+            self._failed(error, view, AGAIN_S if isinstance(error, ZnodeDenied) else UNSEEN_AGAIN_S)
             return
         first = min((node for each in placed for node in each.members), default="") == self._node
         moves = plan(placed) if first else ()
         if not moves:
-            self._rest, self._rest_until = view if first else view[0], self._clock.seconds() + AGAIN_S
+            self._rest, self._rest_until = view if first else view[0], self._clock.seconds() + REST_S
         for move in moves:
             if self._timer is None or not self._settled():
                 return
@@ -196,14 +200,15 @@ class Mover:
             )
             await deferLater(self._clock, TICK_S)
 
-    def _balanced(self, result: Any) -> None:
+    def _balanced(self, result: Any, view: tuple[Hashable, Hashable]) -> None:
         self._moving = False
         if result is not None:
-            self._failed(result.value, AGAIN_S)
+            self._failed(result.value, view, AGAIN_S)
             result.trap(CanalError)
 
-    def _failed(self, error: Exception, again_in_s: float) -> None:
+    def _failed(self, error: Exception, view: tuple[Hashable, Hashable], again_in_s: float) -> None:
         self._not_before = self._clock.seconds() + again_in_s
+        self._failed_among = view[0]
         self._log.warning("placement.not_moved", error=str(error), again_in_s=again_in_s)
 
     # ---- inside

@@ -240,6 +240,28 @@ def test_a_destination_whose_successor_dies_goes_to_another_node() -> None:
     assert request.refusal.startswith(f"{taker.name} has not taken d0, and {third.name} runs d0")
 
 
+def successors(simulation: Simulation) -> set[str]:
+    """Return the nodes to which destinations are being handed over."""
+    nodes = [simulation.ensemble.tree.get(tree.running(name)) for name in simulation.destinations]
+    return {tree.RunningData.from_bytes(node.data).successor for node in nodes if node} - {""}
+
+
+def test_a_node_that_dies_while_it_gets_a_destination_gets_its_share_soon_after_it_is_back() -> None:
+    """The hand-over fails, and the minute after a failure counts only while the nodes stay the same."""
+    simulation = Simulation(12, nodes=3, destinations=12, clients=0)
+    simulation.run(5.0)
+    simulation.crash(2)
+    simulation.run(10.0)
+    simulation.restart(2)
+    while simulation.nodes[2].name not in successors(simulation):
+        simulation.run(0.01)
+    simulation.crash(2)
+    simulation.run(10.0)
+    simulation.restart(2)
+    simulation.run(20.0)
+    assert sorted(simulation.spread()) == [4, 4, 4]
+
+
 def test_a_pause_lasts_over_restarts_of_all_nodes() -> None:
     """No node runs the destination until it is resumed; the others go on."""
     simulation = Simulation(8, destinations=2)
