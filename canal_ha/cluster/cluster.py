@@ -62,7 +62,15 @@ class Cluster:
             log=log,
         )
         self.holders = DestinationHolders(session)
-        self.mover = Mover(self.node, session, view=self._view, settled=self._is_settled, clock=reactor, log=log)
+        self.mover = Mover(
+            self.node,
+            session,
+            view=self._view,
+            settled=self._is_settled,
+            interval_s=config.rebalance_interval_s,
+            clock=reactor,
+            log=log,
+        )
         self._clock = reactor
         self._rebalance_delay_s = config.rebalance_delay_s
         self._known: set[str] = set()

@@ -24,7 +24,7 @@ from canal_ha.zookeeper.race_events import RunningNode
 
 T = TypeVar("T")
 
-TICK_S = 1.0  # between two looks at whether the nodes are settled, and between two moves that nobody asked for
+TICK_S = 1.0  # between two looks at whether the nodes are settled
 AGAIN_S = 60.0  # after a move failed, while the nodes stay the same
 REST_S = 60.0  # the longest time between two looks at the whole cluster
 UNSEEN_AGAIN_S = 2.0  # after a look without an answer: nobody was asked to move anything
@@ -47,6 +47,7 @@ class Mover:
     session: the ZooKeeper session.
     view: what this node knows of the members and of the owners; while both stay the same, so does the plan.
     settled: whether no node came or went lately.
+    interval_s: between two moves that nobody asked for.
     clock: seconds and callLater of a reactor.
     log: structlog's.
     """
@@ -58,6 +59,7 @@ class Mover:
         *,
         view: Callable[[], tuple[Hashable, Hashable]],
         settled: Callable[[], bool],
+        interval_s: float,
         clock: Any,
         log: Any,
     ) -> None:
@@ -65,6 +67,7 @@ class Mover:
         self._session = session
         self._view = view
         self._settled = settled
+        self._interval_s = interval_s
         self._clock = clock
         self._log = log
         self._timer: Any = None
@@ -198,7 +201,7 @@ class Mover:
                 moved_to=move.moved_to,
                 seconds=round(moved.seconds, 3),
             )
-            await deferLater(self._clock, TICK_S)
+            await deferLater(self._clock, self._interval_s)
 
     def _balanced(self, result: Any, view: tuple[Hashable, Hashable]) -> None:
         self._moving = False

@@ -357,6 +357,13 @@ REBALANCE_DELAY = _node(
     "after no node came or went for this time, destinations move until all nodes run about as many; -1: never",
     "s",
 )
+REBALANCE_INTERVAL = _node(
+    "canal.cluster.rebalance.interval",
+    kinds.decimal(0),
+    "1",
+    "time between two of these moves; one destination moves at a time",
+    "s",
+)
 
 # ---- destinations
 

@@ -375,6 +375,7 @@ class _ConfigFiles:
             zk_access=zookeeper_access(node, self.path),
             labels=node.get(keys.LABELS),
             rebalance_delay_s=node.get(keys.REBALANCE_DELAY),
+            rebalance_interval_s=node.get(keys.REBALANCE_INTERVAL),
             without_netty=node.get(keys.WITHOUT_NETTY) or self.feeds_queue,
             max_frame_bytes=node.get(keys.MAX_FRAME),
             auto_scan=node.get(keys.AUTO_SCAN),

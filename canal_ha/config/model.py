@@ -388,6 +388,7 @@ class CanalConfig:
     zk_flush_period_ms: int = 1000
     labels: tuple[str, ...] = ()  # name=value
     rebalance_delay_s: float = 10.0  # < 0: only on request
+    rebalance_interval_s: float = 1.0
     zk_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     without_netty: bool = False
     max_frame_bytes: int = 16 * 1024 * 1024

@@ -59,6 +59,7 @@ class MoveRequest:
             session,
             view=lambda: (None, None),
             settled=lambda: False,
+            interval_s=1.0,
             clock=self._process,
             log=log,
         )

@@ -66,12 +66,21 @@ def moves(simulation: Simulation) -> int:
 class BareNode:
     """A node with the real Cluster, which runs nothing. It joins on creation. moves: hand-overs that it began."""
 
-    def __init__(self, world: World, ensemble: Ensemble, number: int, seed: int, destinations: list[str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        ensemble: Ensemble,
+        number: int,
+        seed: int,
+        destinations: list[str],
+        interval_s: float = 1.0,
+    ) -> None:
         random = Random(f"{seed} {number}")
         self.moves = 0
         self.process = Process(world, random)
         session = SimulatedSession(ensemble, self.process, random, timeout_s=3.0)
-        config = CanalConfig(Path("conf"), (), register_ip=f"10.0.0.{number}")
+        address = f"10.0.0.{number}"
+        config = CanalConfig(Path("conf"), (), register_ip=address, rebalance_interval_s=interval_s)
         self.cluster = Cluster(config, self.process, session, self, lambda: "", random=random, log=Log())
         Deferred.fromCoroutine(self.cluster.start())
         for destination in destinations:
@@ -111,6 +120,22 @@ def test_sixty_destinations_stay_even_over_random_restarts(restarts: int) -> Non
     print(f"most on one node: {most}; moves: {moves}, together {sum(moves)}")
     assert max(most) <= 21
     assert max(moves) <= 21
+
+
+@pytest.mark.parametrize(("interval_s", "least", "most"), [(0.1, 20, 20), (1.0, 4, 8)])
+def test_moves_follow_each_other_as_fast_as_configured(interval_s: float, least: int, most: int) -> None:
+    """A third node gets 20 destinations within some seconds, or only some of them."""
+    world, destinations = World(), [f"d{number}" for number in range(60)]
+    ensemble = Ensemble(world)
+
+    def node(number: int) -> BareNode:
+        return BareNode(world, ensemble, number, number, destinations, interval_s)
+
+    nodes = [node(0), node(1)]
+    world.run(world.now + 60.0)
+    nodes.append(node(2))
+    world.run(world.now + 17.0)
+    assert least <= len(nodes[2].cluster.running) <= most
 
 
 def test_a_settled_cluster_moves_nothing() -> None:
