@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
@@ -27,6 +28,8 @@ from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
 from canal_ha.source.group import as_read, elsewhere, parts
 from canal_ha.zookeeper.reading import BlockingZnodes
+
+AT_ONCE = 8  # destinations that are checked at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,20 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     if config.zk_servers:
         for finding in _zookeeper(config, kept):
             yield "node", finding
-    for instance in config.destinations:
-        for finding in _destination(instance, kept.get(instance.destination), clustered=bool(config.zk_servers)):
-            yield instance.destination, finding
-        if instance.queue is not None:
-            yield instance.destination, _queue(instance, instance.queue)
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        asked = [(each, pool.submit(_of_one, each, kept, bool(config.zk_servers))) for each in config.destinations]
+        for instance, answer in asked:
+            for finding in answer.result():
+                yield instance.destination, finding
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _of_one(instance: InstanceConfig, kept: Mapping[str, StoredCursors], clustered: bool) -> Sequence[Finding]:
+    """Check a destination. Blocks for half a minute if its server is connected and does not answer."""
+    found = [*_destination(instance, kept.get(instance.destination), clustered=clustered)]
+    return found if instance.queue is None else [*found, _queue(instance, instance.queue)]
 
 
 def _queue(instance: InstanceConfig, queue: QueueConfig) -> Finding:
@@ -180,7 +192,11 @@ def _zookeeper(config: CanalConfig, kept: dict[str, StoredCursors]) -> Iterator[
                         text = f"cursors that cannot be read: {some(unreadable)}; correct or delete them"
                         yield Finding(Verdict.FAILED, "cursors", text)
     except CanalError as error:
-        yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
+        yield Finding(
+            Verdict.FAILED,
+            "ZooKeeper",
+            f"{error}; look whether it runs, then check canal.zkServers and canal.zookeeper.auth",
+        )
 
 
 def _destination(instance: InstanceConfig, stored: StoredCursors | None, *, clustered: bool) -> Iterator[Finding]:

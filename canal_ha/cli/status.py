@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 import time
@@ -127,7 +126,6 @@ def show_cluster(
     from canal_ha.cli import overview
     from canal_ha.zookeeper.reading import BlockingZnodes
 
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # errors that matter are raised
     with BlockingZnodes(zk, zk_access) as znodes:
         seen = repeat(
             partial(overview.look, znodes, access),

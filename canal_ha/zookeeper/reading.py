@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event, Thread
@@ -28,6 +29,9 @@ ANSWER_MOST_S = 5.0  # to a change, or to the READ_AT_ONCE requests that are ask
 KEPT_MOST_S = 60.0  # then all is read anew: ZooKeeper may not tell of a node that the account may not read any more
 CLOSE_MOST_S = 1.0  # then the session is left to end on its own
 READ_AT_ONCE = 512
+
+_LOG = logging.getLogger("kazoo.reading")
+_LOG.setLevel(logging.CRITICAL)  # kazoo tells of each attempt, and errors that matter are raised
 
 
 class BlockingZnodes:
@@ -57,6 +61,7 @@ class BlockingZnodes:
             randomize_hosts=random_order,
             read_only=read_only,
             **client_options(access),
+            logger=_LOG,
         )
 
     def __enter__(self) -> Self:

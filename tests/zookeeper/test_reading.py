@@ -17,6 +17,7 @@ from canal_ha.zookeeper import reading
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import Network, ZooKeeper
+from lab.ports import LOOPBACK, free_port
 from tests.zookeeper.stage import wait_until
 
 pytestmark = pytest.mark.real
@@ -46,6 +47,16 @@ def in_time(work: Callable[[], Any], seconds: float) -> Any:
     thread.join(seconds)
     assert found, f"no answer after {seconds} s"
     return found[0]
+
+
+def test_a_command_that_reaches_no_zookeeper_prints_one_error_and_no_lines_of_kazoo(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo tells of each attempt. A command without a log would print that before its own error."""
+    monkeypatch.setattr(reading, "CONNECT_MOST_S", LIMIT_S)
+    with pytest.raises(ZooKeeperUnavailable, match="no ZooKeeper answers"), BlockingZnodes(f"{LOOPBACK}:{free_port()}"):
+        pass
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["stopped", "frozen"])
