@@ -56,8 +56,15 @@ def _ask(access: HttpAccess, open_paths: Sequence[str], node: NodeView) -> Mappi
     return document
 
 
-def nobody(servers: str, destinations: int) -> NodeUnreachable:
-    """Return the error for a cluster without a live node. servers: of ZooKeeper. destinations: how many it knows."""
+def nobody(servers: str, seen: Overview) -> NodeUnreachable:
+    """Return the error for a cluster without a live node. servers: of ZooKeeper."""
+    if seen.nodes:
+        missing = some([node.address for node in seen.nodes])
+        return NodeUnreachable(
+            f"no node is alive: ZooKeeper at {servers} answers, and misses {missing}. Start them, or look why they do"
+            " not reach it"
+        )
+    destinations = len(seen.destinations)
     known = f"{destinations} destinations below {tree.DESTINATIONS}" if destinations else "no destination"
     return NodeUnreachable(
         f"no node is alive: ZooKeeper at {servers} answers, and has {known} and no node below {tree.CLUSTER}. Is this"

@@ -135,7 +135,7 @@ def show_cluster(
             document=overview.document_of,
         )
     if all(node.missing for node in seen.nodes):
-        raise overview.nobody(zk, len(seen.destinations))
+        raise overview.nobody(zk, seen)
     return list(overview.problems(seen, max_lag))
 
 

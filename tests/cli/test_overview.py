@@ -159,6 +159,15 @@ def test_an_empty_cluster() -> None:
     assert "no client has subscribed" in text
 
 
+def test_a_cluster_whose_nodes_have_all_died_is_not_taken_for_the_wrong_ensemble() -> None:
+    """ZooKeeper knows the nodes that did not stop in order. Without any, it can be the wrong one, or an empty one."""
+    dead = replace(SEEN, nodes=tuple(replace(node, missing=True) for node in SEEN.nodes))
+    text = str(overview.nobody("zk1:2181", dead))
+    assert text.startswith(f"no node is alive: ZooKeeper at zk1:2181 answers, and misses {A}, {B}. Start them")
+    assert "ensemble" not in text
+    assert "Is this the right ensemble and chroot?" in str(overview.nobody("zk1:2181", replace(dead, nodes=())))
+
+
 def test_json_has_every_field_by_its_name() -> None:
     """For scripts, an object has the same keys whatever is known of it."""
     document = json.loads(json.dumps(overview.document_of(SEEN.with_statuses({A: SAID}))))
