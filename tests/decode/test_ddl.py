@@ -136,6 +136,37 @@ def test_settings_for_one_statement_hide_nothing(sql: str, expected: list[DdlRes
     assert classify("SET STATEMENT max_statement_time=1", "db") == ()
 
 
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("TRUNCATE TABLE s.a", EventType.TRUNCATE),
+        ("TRUNCATE TABLE s.a, s.b", EventType.TRUNCATE),
+        ("ALTER TABLE s.a EXCHANGE PARTITION p WITH TABLE s.b", EventType.ALTER),
+        ("ALTER TABLE s.a IMPORT TABLESPACE", EventType.ALTER),
+        ("ALTER TABLE s.a IMPORT PARTITION p TABLESPACE", EventType.ALTER),
+        ("ALTER TABLE s.a TRUNCATE PARTITION p", EventType.ALTER),
+        ("ALTER TABLE s.a DROP PARTITION p, q", EventType.ALTER),
+    ],
+)
+@pytest.mark.parametrize("form", ["/*!50000 {} */", "/*! {}*/;", "/* app */ /*M!100100 {} */"])
+def test_rows_that_a_statement_in_an_executable_comment_removed_stay_in_copies(
+    sql: str, form: str, expected: EventType
+) -> None:
+    """The statement has the entry that it has without the comment. canal makes none."""
+    found = classify(form.format(sql), "db")
+    assert found == classify(sql, "db")
+    assert found[0] == DdlResult(expected, "s", "a")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["ALTER TABLE a DISABLE KEYS", "ALTER TABLE a ANALYZE PARTITION p", "CREATE DATABASE d", "CREATE INDEX i ON a (b)"],
+)
+def test_a_statement_in_an_executable_comment_that_changes_neither_rows_nor_tables_has_no_entry(sql: str) -> None:
+    """As in canal, and as dump programs write them for each table."""
+    assert classify(f"/*!40000 {sql} */", "db") == ()
+
+
 @pytest.mark.parametrize("query", ["SELECT 1 b", "AS SELECT 1 b", "TABLE x", "VALUES ROW(1)"])
 def test_columns_of_a_query_follow(query: str) -> None:
     """A statement-based CREATE TABLE from a query does not tell all columns."""

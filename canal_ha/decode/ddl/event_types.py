@@ -41,6 +41,7 @@ _ROW_VERBS = {
     "UPDATE": EventType.UPDATE,
     "DELETE": EventType.DELETE,
 }
+_UNNAMED_ROWS = re.compile(r"DROP (?:DATABASE|SCHEMA) |ALTER .*\b(?:DROP|TRUNCATE) PARTITION ")  # of words
 _QUERY_VERBS = frozenset({"SELECT", "DO", "CALL", "VALUES", "WITH"})
 _ROW_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
 _NAME = r"`(?:[^`]|``)++`|[\w$]++"
@@ -66,7 +67,7 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
 
     Never raises. A statement that canal's parser rejects is one QUERY without a table. A table statement that our
     grammar cannot read is classified by its first words. canal makes no entry of a statement that stands completely in
-    executable comments; here that applies only if it changes no table.
+    executable comments; here that applies only if rows, column lists and table names stay the same.
     """
     if not sql_parser:
         event_type, table, origin = patterns.match(sql, default_schema)
@@ -85,7 +86,7 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
         statement = read(sql)
     except Unreadable:
         return _by_first_words(tokens, default_schema)
-    if covered(sql) and not changes_tables(statement):
+    if covered(sql) and not _has_effect(statement) and not removes_unnamed_rows(sql):
         return ()
     if statement is not None:
         return QUERY_ONLY if statement.refused else _results(statement, default_schema)
@@ -162,12 +163,19 @@ def _without_settings(tokens: list[Token]) -> list[Token]:
     return reader.rest()
 
 
-def changes_tables(statement: Statement | None) -> bool:
-    """Return whether column lists or table names may differ afterwards."""
+def removes_unnamed_rows(sql: str) -> bool:
+    """Return whether a statement removes the rows of partitions or of a schema, without their tables' names or keys."""
+    words = " ".join(token.word for token in _without_settings(leading(sql)))
+    return _UNNAMED_ROWS.match(words) is not None
+
+
+def _has_effect(statement: Statement | None) -> bool:
+    """Return whether column lists, table names, or the rows of the tables that it names may differ afterwards."""
     match statement:
         case AlterTable():
-            return bool(statement.changes or statement.renamed or statement.split_off or statement.absorbed)
-        case TruncateTables() | ChangeIndex(changes=()) | ChangeDatabase(drops=False) | None:
+            others = (statement.renamed, statement.split_off, statement.absorbed, statement.exchanged)
+            return bool(statement.changes) or statement.imported or any(others)
+        case ChangeIndex(changes=()) | ChangeDatabase(drops=False) | None:
             return False
         case _:
             return True
