@@ -22,6 +22,7 @@ from canal_ha.client.arrow import META, Pages, TableBatch, arrow_message, table_
 from canal_ha.client.arrow_types import ColumnType
 from canal_ha.client.message import Message, parse
 from canal_ha.client.rows import Event, Row, row_change
+from canal_ha.decode.ddl.event_types import removes_unnamed_rows
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import entry_rows
 from canal_ha.decode.kernel.entries import Entries
@@ -33,7 +34,7 @@ from canal_ha.pipeline.entry_transform import transformed
 from canal_ha.pipeline.given_key import KeyNames
 from canal_ha.pipeline.logged_statements import check_filled, check_statement, check_statements, place_of
 from canal_ha.pipeline.row_entry import RowEntry, row_entries
-from canal_ha.pipeline.statements import StatementEffect, effects, leaves_rows
+from canal_ha.pipeline.statements import StatementEffect, effects
 from canal_ha.pipeline.transforms import Transforms
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -190,7 +191,7 @@ class ChangeReader:
 
     def leaving(self, frames: bytes) -> list[str]:
         """See Portion.leaving."""
-        return [statement.sql for statement in self._statements(frames) if leaves_rows(statement.sql)]
+        return [statement.sql for statement in self._statements(frames) if removes_unnamed_rows(statement.sql)]
 
     def refilled(self, frames: bytes, *, columns: bool) -> list[str]:
         """See Portion.refilled."""
@@ -251,7 +252,7 @@ class ChangeReader:
                     self._check_images(entry)
                 elif entry.is_ddl or entry.event_type in DDL_TYPES:
                     statement = self._statement(entry, entry.frame_start)
-                    if statement.effects or self._takes(*statement.own) or leaves_rows(statement.sql):
+                    if statement.effects or self._takes(*statement.own) or removes_unnamed_rows(statement.sql):
                         found.append(statement)
                 else:
                     check_statement(entry, self._takes)

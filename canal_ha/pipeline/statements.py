@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from canal_ha.decode.ddl.event_types import changed_rows, classify
@@ -11,10 +10,6 @@ from canal_ha.decode.ddl.statements import AlterTable, CreateTable, DropTables, 
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.added import added_columns
-
-_UNNAMED_ROWS = re.compile(
-    r"^\s*DROP\s+(DATABASE|SCHEMA)\b|^\s*ALTER\b.*\b(DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE | re.DOTALL
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +88,6 @@ def effects(sql: str, schema: str) -> list[StatementEffect]:
                     put(other, emptied=True)
                     put(other, refilled=other is not statement.absorbed)
     return list(found.values())
-
-
-def leaves_rows(sql: str) -> bool:
-    """Return whether a statement removes rows that nobody names, so that a copy keeps them."""
-    return _UNNAMED_ROWS.search(sql) is not None
 
 
 def changes_unnamed(sql: str) -> bool:

@@ -156,6 +156,14 @@ def test_rows_that_no_statement_names_stay_in_a_copy() -> None:
     """The log then has a warning: a partition's rows, and those of a whole database."""
     for sql, told in (
         ("DROP DATABASE s", True),
+        ("/* a */ DROP DATABASE s", True),
+        ("-- a\nDROP SCHEMA s", True),
+        ("/*!40000 DROP DATABASE IF EXISTS s */", True),
+        ("SET STATEMENT lock_wait_timeout=1 FOR DROP DATABASE s", True),
+        ("/*!50100 ALTER TABLE t TRUNCATE PARTITION p0 */", True),
+        ("# a\nALTER TABLE t ALGORITHM=INPLACE, DROP /* b */ PARTITION p0", True),
+        ("ALTER TABLE t COMMENT 'after DROP PARTITION'", False),
+        ("CREATE DATABASE s -- then DROP DATABASE s", False),
         ("ALTER TABLE t DROP PARTITION p0", True),
         ("alter table t\n truncate partition p0, p1", True),
         ("ALTER TABLE t ADD PARTITION (PARTITION p1 VALUES LESS THAN (2))", False),
