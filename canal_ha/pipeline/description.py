@@ -41,12 +41,18 @@ class TargetDescription:
         queue).
     evolve: what to do when a table's columns change.
     options: its own keys, checked against the schema, with placeholders replaced.
+    names: what the file calls an option, if it has another name there.
     """
 
     kind: str
     mode: Mode
     evolve: Evolve = "evolve"
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def called(self, option: str) -> str:
+        """Return what an error calls an option."""
+        return self.names.get(option, option)
 
 
 @dataclass(frozen=True, slots=True)

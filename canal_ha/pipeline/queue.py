@@ -9,6 +9,7 @@ from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget
 
 _FILE = "canal.properties"
+_NAMES = {"maxMessageBytes": "kafka.max.request.size", "dynamicTopic": "canal.mq.dynamicTopic"}
 
 
 def described(config: InstanceConfig, queue: QueueConfig) -> Description:
@@ -21,7 +22,7 @@ def described(config: InstanceConfig, queue: QueueConfig) -> Description:
         tables=("*",),
         keys={},
         source={},
-        target=TargetDescription("kafka", "events", options=queue.options),
+        target=TargetDescription("kafka", "events", options=queue.options, names=_NAMES),
     )
 
 

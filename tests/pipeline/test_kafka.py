@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -20,8 +21,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema, schemaless_reader
 
+from canal_ha.config.model import InstanceConfig, QueueConfig, SourceConfig
 from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.position import LogPosition
+from canal_ha.pipeline.queue import described, opened
 from canal_ha.pipeline.targets.kafka import KafkaTarget, open_target
 from lab.kafka import Kafka
 from lab.ports import free_port
@@ -240,6 +243,32 @@ def test_a_message_that_is_too_large_for_the_topic_is_refused(kafka: Kafka, name
 
     with pytest.raises(SinkRefused, match=r"s\.t \(key id\) has \d+ bytes, too many for topic"):
         target.commit(portion(frames([insert(1, 1, "x" * 3000)]), numbered(1, 1, begun(target)).progress))
+
+
+def test_a_message_that_the_topic_refused_was_an_erroneous_state_while_others_followed(kafka: Kafka, name: str) -> None:
+    """The broker's answer comes while messages are added. Adding one then fails before the answer has been read."""
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    admin.create_topics([NewTopic(name, 1, config={"max.message.bytes": "2000"})])[name].result(10)
+    target = opened_target(kafka, name, properties={"linger.ms": 0})
+    target.progress(DESTINATION)
+    changes = frames([insert(1, 1, "x" * 3000), *[insert(2, 2, "y")] * 40_000])
+
+    with pytest.raises(SinkRefused, match=r"s\.t \(key id\) has 3\d+ bytes, too many for topic"):
+        target.commit(portion(changes, numbered(1, 1, begun(target)).progress))
+
+
+def test_the_queue_of_a_node_names_the_key_of_canal_for_larger_messages(
+    kafka: Kafka, name: str, tmp_path: Path
+) -> None:
+    """It named an option of pipelines, which canal.properties does not have."""
+    options = {"servers": kafka.address, "topic": name, "timeout": 10, "maxMessageBytes": 5000}
+    config = InstanceConfig(DESTINATION, SourceConfig("127.0.0.1"), data_dir=tmp_path)
+    target = opened(described(config, QueueConfig(name, options)))
+    assert isinstance(target, KafkaTarget)
+    made = numbered(1, 1, begun(target))
+
+    with pytest.raises(SinkRefused, match=r"raise kafka\.max\.request\.size and the topic's max\.message\.bytes"):
+        target.commit(portion(frames([insert(1, 1, "x" * 6000)]), made.progress))
 
 
 def test_a_topic_with_too_few_partitions_is_refused(kafka: Kafka, target: KafkaTarget, name: str) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from canal_ha.errors import CanalError, OptionInvalid, SinkRefused
 from canal_ha.model.excerpt import excerpt, printable
-from canal_ha.pipeline.description import Description
+from canal_ha.pipeline.description import Description, TargetDescription
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.messages.avro import Avro
 from canal_ha.pipeline.messages.canal_json import CanalJson
@@ -43,6 +43,7 @@ from canal_ha.pipeline.targets.schema_registry import SchemaRegistry
 PREFIX = "canal-ha/"  # of transactional ids and groups
 _ABORT_S = 5.0
 _ROOM_S = 0.1  # between looks for room in the producer's queue
+_REPORT_S = 5.0  # for the report that has made a transaction fail
 _CRITICAL = 2  # of syslog: librdkafka writes a line for each try to connect otherwise
 
 
@@ -86,7 +87,8 @@ class KafkaTarget:
         self._registry = SchemaRegistry(**options["schemaRegistry"]) if "schemaRegistry" in options else None
         self._format = _format(description, self._registry)
         self._statements: str = options.get("statementTopic", "")
-        self._routes = _Routes(options, self._topics, {progress, self._statements})
+        self._limit = description.target.called("maxMessageBytes")
+        self._routes = _Routes(description.target, self._topics, {progress, self._statements})
         self._sessions: dict[str, _Session] = {}
 
     @property
@@ -132,7 +134,8 @@ class KafkaTarget:
         if session is None:
             self._topics.forget()
             self._progress.prepare()
-            session = _Session(self._key(destination), self._producer_settings, self._progress, self._timeout_s)
+            key = self._key(destination)
+            session = _Session(key, self._producer_settings, self._progress, self._timeout_s, self._limit)
             self._sessions[destination] = session
         return session
 
@@ -199,21 +202,27 @@ class _Addressed(NamedTuple):
         """Bytes of key and value."""
         return len(self.record.key or b"") + len(self.record.value or b"")
 
-    def too_large(self, key: str) -> SinkRefused:
-        """Return the error for a message that Kafka refuses. It names no values. key: transactional id."""
+    def too_large(self, key: str, limit: str) -> SinkRefused:
+        """Return the error for a message that Kafka refuses. It names no values.
+
+        key: transactional id.
+        limit: the name of the option for it.
+        """
         columns = self.entry.image.key_names
         keyed = f"key {', '.join(columns)}" if columns else "without a key"
         return SinkRefused(
             f"canal: {key}: a message of {self.entry.schema}.{self.entry.table} ({keyed}) has {self.size}"
-            f" bytes, too many for topic {self.topic}: raise maxMessageBytes and the topic's max.message.bytes"
+            f" bytes, too many for topic {self.topic}: raise {limit} and the topic's max.message.bytes"
         )
 
 
 class _Routes:
     """Topic and placement of each table, by the options of the target."""
 
-    def __init__(self, options: dict[str, Any], topics: KafkaTopics, own: Set[str]) -> None:
+    def __init__(self, target: TargetDescription, topics: KafkaTopics, own: Set[str]) -> None:
         """Take the rules. own: topics of the pipeline itself, which take no rows."""
+        options = target.options
+        self._called = target.called("dynamicTopic")
         self._topics = topics
         self._own = own
         self._claims: dict[str, tuple[str, ...]] = {}  # topic -> what gave it its name
@@ -247,11 +256,11 @@ class _Routes:
             topic = topic_name(self._template.replace("{schema}", schema).replace("{table}", table).rstrip("."))
         where = f"canal: table {printable(excerpt(f'{schema}.{table}'))}: topic {topic}"
         if topic in self._own or topic.startswith("__"):
-            raise SinkRefused(f"{where} is not for rows: name another one with `dynamicTopic`")
+            raise SinkRefused(f"{where} is not for rows: name another one with `{self._called}`")
         if self._claims.setdefault(topic, claim) != claim:
             raise SinkRefused(
                 f"{where} has the rows of another table already, whose name gives the same topic: name topics for them"
-                " with `dynamicTopic`"
+                f" with `{self._called}`"
             )
         return topic
 
@@ -259,9 +268,20 @@ class _Routes:
 class _Session:
     """A transactional producer and what it has committed. One thread."""
 
-    def __init__(self, key: str, settings: dict[str, Any], progress: ProgressTopic, timeout_s: float) -> None:
-        """Open the transactional id, and read the progress. Raises SinkRefused and TargetUnavailable."""
+    def __init__(
+        self, key: str, settings: dict[str, Any], progress: ProgressTopic, timeout_s: float, limit: str
+    ) -> None:
+        """Open the transactional id, and read the progress.
+
+        key: transactional id.
+        settings: of the producer.
+        progress: the topic.
+        timeout_s: of each step.
+        limit: name of the option for larger messages.
+        Raises SinkRefused and TargetUnavailable.
+        """
         self._key = key
+        self._limit = limit
         self._topic = progress.name
         self._timeout_s = timeout_s
         self._open = False  # whether a transaction is
@@ -307,7 +327,7 @@ class _Session:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 raise
-            raise message.too_large(self._key) from None
+            raise message.too_large(self._key, self._limit) from None
 
     def _put(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
         producer = self._producer
@@ -325,9 +345,15 @@ class _Session:
             self._failed.append((error, message.topic() or ""))
 
     def _reason(self, error: KafkaException, messages: Callable[[], Iterator[_Addressed]]) -> CanalError:
-        """Return the error to raise: that of a message which is too large, or else that of the transaction."""
+        """Return the error to raise: that of a message, or else that of the transaction."""
+        found = error
+        if error.args[0].code() == KafkaError._STATE:  # a message has failed; the report may not be here yet
+            until = time.monotonic() + _REPORT_S
+            while not self._failed and time.monotonic() < until:
+                self._producer.poll(_ROOM_S)
+            found = KafkaException(self._failed[0][0]) if self._failed else error
         for failed, topic in self._failed:
             if failed.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 of_topic = (message for message in messages() if message.topic == topic)
-                return max(of_topic, key=lambda message: message.size).too_large(self._key)
-        return ours(error, self._what)
+                return max(of_topic, key=lambda message: message.size).too_large(self._key, self._limit)
+        return ours(found, self._what)
