@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 NUL = "\0"
 _COPY_ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_LARGEST_SINGLE = (("3.4028235e+38", "3.4028234663852886e+38"),)  # the shortest text is a larger double: out of range
 _LITERAL_ESCAPES = (("\\", "\\\\"), ("'", "''"), (NUL, "\\0"))
 
 
@@ -36,6 +37,8 @@ def literals(column: pa.Array) -> pa.Array:
         return _wrapped("'", _escaped(column, _LITERAL_ESCAPES), "'")
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or (pa.types.is_decimal(kind) and not kind.scale)
     texts = _texts(column)
+    if pa.types.is_float32(kind):
+        texts = _escaped(texts, _LARGEST_SINGLE)
     return texts if whole else _wrapped("'", texts, "'")  # text of a decimal is exact; a number with exponent is not
 
 

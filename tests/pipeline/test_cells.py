@@ -69,6 +69,10 @@ def test_bytes_survive(values: list[bytes | None], first: int) -> None:
         (pa.array([Decimal(2**64 - 1)], pa.decimal128(20, 0)), ["18446744073709551615"]),
         (pa.array([True, False, None]), ["1", "0", None]),
         (pa.array([0.1, -0.0, 5e-324]), ["'0.1'", "'-0'", "'5e-324'"]),
+        (
+            pa.array([3.4028234663852886e38, -3.4028234663852886e38], pa.float32()),
+            ["'3.4028234663852886e+38'", "'-3.4028234663852886e+38'"],
+        ),
         (pa.array([-719162, None], pa.date32()), ["'0001-01-01'", None]),
         (pa.array([1], pa.timestamp("us", "UTC")), ["'1970-01-01 00:00:00.000001'"]),
         (pa.array([], pa.binary()), []),

@@ -203,6 +203,22 @@ def test_what_the_source_could_hold_the_copy_holds(source: Sourced) -> None:
     assert source.server.query(chosen.format(f"copy_{source.database}.t")) == source.query(chosen.format("t"))
 
 
+def test_the_largest_float_stopped_a_pipeline(source: Sourced) -> None:
+    """Its shortest text, 3.4028235E38, is a larger double. The strict session of the copy refuses that."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, f FLOAT)")
+    target = target_of(source.server, source.database)
+    target.commit(source.first())
+    source.execute(
+        "INSERT INTO t VALUES (1, 3.402823466E+38), (2, -3.402823466E+38), (3, 3.4e38)",
+        "ALTER TABLE t ADD g FLOAT DEFAULT 3.402823466E+38",
+    )
+    target.commit(source.portion())
+    chosen = "SELECT id, f * 1e0 AS f, g * 1e0 AS g FROM {} ORDER BY id"
+    copied = source.server.query(chosen.format(f"copy_{source.database}.t"))
+    assert copied == source.query(chosen.format("t"))
+    assert [row["f"] for row in copied[:2]] == [3.4028234663852886e38, -3.4028234663852886e38]
+
+
 def test_rows_are_found_by_every_kind_of_key(source: Sourced) -> None:
     """Deleted and changed by numbers, decimals, times, bytes and texts, alone and together; FLOAT is refused."""
     kinds = {
