@@ -157,6 +157,10 @@ class Stream:
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
         self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
+        self._moved_at: list[int] = []  # how far the ring was filled at each move of the feed
+        # Batches in flight behind a move. What they have may have come before, also from the same server, and without
+        # their ACKs the cursor would be behind it: if the node died then, the client would keep older values.
+        self._behind_move: set[int] = set()
         self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
         self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
@@ -236,6 +240,8 @@ class Stream:
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range, batch.entries)
+        if self._moved_at and batch.range.end_seq > self._moved_at[0]:
+            self._behind_move.add(batch_id)
         self._delivered_at[batch_id] = self._reactor.seconds()
         self._copy_late()  # of a GET that waited beside this one
         if self._recent:
@@ -251,6 +257,8 @@ class Stream:
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
+        move = self._meta.reset if batch_id in self._behind_move else self._meta.move  # which takes no step back
+        self._behind_move.discard(batch_id)
         if self._recent:
             for copy in copies:
                 self._recent.add_copy(copy)
@@ -266,7 +274,7 @@ class Stream:
             if cursor and snapshot != cursor.snapshot:
                 self._snapshot_moved(cursor.snapshot, snapshot)
             beside = mark or snapshot
-            self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+            move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
 
     def _snapshot_moved(self, before: str, after: str) -> None:
         old, new = read_snapshot(before), read_snapshot(after)
@@ -427,6 +435,7 @@ class Stream:
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
+        self._behind_move.clear()
         self._copies.clear()
         self._uncopied = None
 
@@ -468,6 +477,12 @@ class Stream:
             on_data=wakeup.data,
         )
         sink = Sink(ring.put, self._config.decode)
+        self._moved_at = moved_at = []
+
+        def moved(move: Move) -> None:
+            moved_at.append(ring.put_seq)  # at once: a GET may come before the call on the reactor's thread
+            self._from_feed(self._moved, ring, move)
+
         feed = self._open_feed(
             FeedRequest(
                 client_id=self.client_id,
@@ -477,7 +492,7 @@ class Stream:
                 accept=_behind(self._delivered, self._cut(sink.accept)),
                 connected=lambda version: self._from_feed(self._connected, ring, version),
                 failed=lambda error, retry: self._from_feed(self._failed, ring, error, retry),
-                moved=lambda move: self._from_feed(self._moved, ring, move),
+                moved=moved,
                 behind=self._delivered,
                 await_room=ring.await_room,
                 await_taken=ring.await_taken,

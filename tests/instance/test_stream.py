@@ -882,6 +882,31 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
     assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)
 
 
+def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
+    """In between, another server had nothing to send. The cursor stood behind what comes again."""
+    bench = Bench()
+    here = Source("127.0.0.1", 3306, uuid="u-1")
+    bench.segments = [replace(transactions(3), source=here)]
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 100, server="u-1"))
+    bench.subscribe()
+    bench.stream.ack(bench.get().batch_id)
+    feed = bench.requests[-1]
+    elsewhere = LogPosition("mysql-bin.000007", 4, server="u-2")
+    feed.moved(Move(LogPosition(JOURNAL, 400, server="u-1"), elsewhere, False, {}))
+    feed.moved(Move(elsewhere, LogPosition(JOURNAL, 200, server="u-1"), False, {}))
+    feed.accept(replace(transactions(2, first=1), source=here))
+    again = [bench.get(3) for _ in range(2)]
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    offsets = []
+    for each in again:
+        bench.stream.ack(each.batch_id)
+        cursor = bench.meta.cursor(1001)
+        assert cursor is not None
+        offsets.append(cursor.offset)
+    assert offsets == [260, 360]
+
+
 def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:
     """The client acknowledges nothing before the end, so the ring has dropped the begin, which is read again."""
     bench = Bench(config={"buffer_size": 4})
