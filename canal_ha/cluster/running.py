@@ -99,7 +99,7 @@ class Race:
         self._node = node
         self.state = RaceState.IDLE
         self.epoch = -1
-        self.standing_by_for = ""  # address of the owner while STANDBY
+        self._owner = ""  # the one that this node stood by for last
         self._ticket = 0
         self._session_id = 0
         self._past_sessions: set[int] = set()
@@ -125,6 +125,11 @@ class Race:
         self._recovering_until = 0.0  # after a reconnect: the owner may need this long for a session
         self._went_back = False  # `{d}` is at an earlier version than before
         self._version: int | None = None
+
+    @property
+    def standing_by_for(self) -> str:
+        """The owner's address while this node stands by, else ""."""
+        return self._owner if self.state is RaceState.STANDBY else ""
 
     @property
     def serving(self) -> bool:
@@ -276,7 +281,7 @@ class Race:
             self._hold_until = 0.0  # who hands it to this node asks later than who made the node stand back
             return [StandingBy(seen.address), *self._claim(leftover=seen.version)]
         self.state = RaceState.STANDBY
-        self.standing_by_for = seen.address
+        self._owner = seen.address
         return [StandingBy(seen.address)]
 
     def _looked_at_ours(self, event: DestinationSeen, now: float) -> list[Command]:

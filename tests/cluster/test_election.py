@@ -271,6 +271,22 @@ def spawn(work: Coroutine[Deferred[Any], Any, None]) -> None:
     Deferred.fromCoroutine(work)
 
 
+# ---- standing by
+
+
+def test_a_node_that_has_stood_by_names_no_owner_once_the_owner_is_gone() -> None:
+    """An owner that is gone would hide that nobody runs the destination, and the alarms of the node that takes over."""
+    stage = Stage()
+    first, second = stage.running(), stage.join()
+    second.election.add(D)
+    stage.until(lambda: second.election.states()[D] == ("STANDBY", first.name))
+    first.process.kill()
+    stage.until(lambda: second.state != "STANDBY")
+    assert second.election.states()[D][1] == ""
+    stage.until(lambda: second.election.runs(D))
+    assert second.election.states()[D] == ("RUNNING", "")
+
+
 # ---- starting
 
 

@@ -113,3 +113,23 @@ def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_
             operator.set_acls(path, OPEN_ACL_UNSAFE)
             until(lambda: node.running() == {"example"}, what="the start")
             assert node.status()["alarms"] == []
+
+
+@pytest.mark.real
+def test_a_node_that_takes_over_tells_the_alarms_of_the_destination(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
+    """It stood by before, and an alarm counts only while no other node runs the destination."""
+    hosts = f"{zookeeper.hosts}/taken{time.time_ns()}"
+    path = tree.cursor("example", 1001)
+    with (
+        session(hosts) as operator,
+        Node({"example": follow(mariadb)}, zk_servers=hosts, wait_for=["example"]) as first,
+        Node({"example": follow(mariadb)}, zk_servers=hosts, wait_for=[]) as second,
+    ):
+        until(lambda: second.address in operator.get_children(tree.destination_members("example")), what="the second")
+        until(lambda: "running.standby" in second.log_file(), what="the second stands by")
+        operator.create(path, b"no cursor", makepath=True)
+        first.stop()
+        until(lambda: second.running() == {"example"}, what="the fail-over")
+        (alarm,) = until(lambda: second.status()["alarms"] or None, what="the alarm")
+        assert alarm["alarm"] == "unreadable"
+        assert path in alarm["text"]
