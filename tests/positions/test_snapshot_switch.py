@@ -10,6 +10,7 @@ import pytest
 
 from canal_ha.config.model import DecodeOptions, SnapshotLimits
 from lab import MariaDB, MySQL
+from lab.mysql import CANAL
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.node.test_snapshot_without_key import Log
 from tests.positions.pair import Pair, Writer, paired
@@ -102,6 +103,53 @@ def test_a_standby_that_lags_brings_no_older_rows(pair: Pair) -> None:
     assert {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()} == {
         int(row["id"]): row["word"] for row in rows
     }
+
+
+@pytest.mark.parametrize("what", ["create", "alter"])
+def test_a_standby_that_lacks_a_statement_about_the_table_is_waited_for(pair: Pair, what: str) -> None:
+    """There was no table, so the snapshot failed and lost its place; or the table still had its old key."""
+    create = "CREATE TABLE shop.u (id INT PRIMARY KEY, other INT NOT NULL)"
+    rows = "INSERT INTO shop.u VALUES " + ", ".join(f"({number}, {1000 - number})" for number in range(1, 201))
+    if isinstance(pair.master, MariaDB):
+        pair.master.execute(f"GRANT REPLICA MONITOR ON *.* TO {CANAL}")
+    if what == "alter":
+        pair.master.execute(create, rows)
+    pair.caught_up()
+    pair.lag()
+    statements = (
+        [create, rows] if what == "create" else ["ALTER TABLE shop.u DROP PRIMARY KEY, ADD PRIMARY KEY (other)"]
+    )
+    pair.master.execute(*statements)
+    copy = Copy({"shop.u": ("id",), TABLE: ("id",)})
+    stream = SnapshotStream(
+        pair.master,
+        r"shop\..*",
+        state("shop.u"),
+        copy,
+        limits=SnapshotLimits(rows_most=10, rows_per_s=100),
+        options=DecodeOptions(gtid_on=pair.gtid),
+        standby_port=pair.standby.port,
+    )
+
+    def waits() -> bool:
+        """Return whether the snapshot, or its stream and so the snapshot, has waited for the standby more than once."""
+        texts = [*stream.tries, *map(str, stream.failures)]
+        return sum("it lacks changes" in each or "waiting for it to catch up" in each for each in texts) > 1
+
+    with stream:
+        until(lambda: len(stream.chunks()) > 2, what="some chunks")
+        pair.master.execute("UPDATE shop.t SET word = 'new' WHERE id = 1")
+        stream.caught_up(pair.master)
+        until(pair.received, what="the standby to receive it")
+        stream.upstreams.switch("standby", "a test")
+        until(lambda: bool(stream.ended) or waits(), what="the snapshot to wait")
+        pair.lag(over=True)
+        last = stream.done(60)
+        assert not [error for error in stream.tries if "there is no table" in error]
+        if what == "alter" and pair.gtid:  # else the stream may meet the CREATE TABLE once more
+            assert "snapshot.begins_again" not in [event for event, _ in stream.told]
+            assert last.rows == 200
+    assert {int(key[0] or 0) for name, key in copy.rows if name == "shop.u"} == set(range(1, 201))
 
 
 def test_a_table_without_a_key_is_whole_behind_a_switch(pair: Pair) -> None:

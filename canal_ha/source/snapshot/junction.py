@@ -169,6 +169,15 @@ class Junction:
                 self._changed.wait(_POLL_S)
         return None
 
+    def standing(self) -> tuple[Reached, LogPosition | None] | None:
+        """Return `brought` and `before` of Opened, as they are between two transactions; None once stopped."""
+        with self._changed:
+            while not self._stopped:
+                if at := self._boundary():
+                    return Reached.behind(at), self._before
+                self._changed.wait(_POLL_S)
+        return None
+
     def narrow(self, window: Window, keys: Sequence[KeyTexts]) -> None:
         """Tell an open window the keys of its chunk's rows, in their order. The stream brings nothing meanwhile."""
         with self._changed:
@@ -211,14 +220,10 @@ class Junction:
     # ---- a snapshot's thread, for a table without a key, while no other thread reads
 
     def hold(self, hold: Hold) -> tuple[Reached, LogPosition | None] | None:
-        """Stop the stream where `hold` says; return `brought` and `before` of Opened. Return None once stopped."""
+        """Stop the stream where `hold` says; return what `standing` does."""
         with self._changed:
             self._hold = hold
-            while not self._stopped:
-                if at := self._boundary():
-                    return Reached.behind(at), self._before
-                self._changed.wait(_POLL_S)
-        return None
+            return self.standing()
 
     def limit(self, doubt: Reached, end: Reached) -> bool:
         """Tell the hold what the read sees, see Hold, and wait until the stream has passed `end`.

@@ -302,6 +302,10 @@ class SnapshotReader:
 
     def _looked_at(self, source: SnapshotSource, name: str, pace: Pace | None = None) -> _KnownTable:
         """Return a table as it is now. pace: that of the chunks before; a new one by default."""
+        standing = self._junction.standing()
+        if standing is None:
+            raise _ReaderStopped
+        source.check(*standing, self._pause)  # a standby that lags can lack the table, or a statement about it
         target = self._target(source, name)
         # with a condition, it counts the rows to look at, few of which may come
         limits = replace(self._limits, rows_per_s=0) if self._progress.state.where.get(name) else self._limits
@@ -400,12 +404,7 @@ class SnapshotReader:
         """Read one chunk in a window. See _read_chunk."""
         began = time.monotonic()
         window, reached = opened.window, opened.brought
-        if reached.server not in ("", source.server.identity):
-            raise SourceUnavailable(
-                f"{target.name}: server {source.server.identity} answers the snapshot, and the stream reads"
-                f" {reached.server}"
-            )
-        source.check(opened.before, self._pause)
+        source.check(reached, opened.before, self._pause)
         keys = pace.rows
         limit = min(keys, self._limits.chunk_rows)
         read = source.read(

@@ -181,13 +181,21 @@ class SnapshotSource:
         """Close the connection."""
         self._session.close()
 
-    def check(self, before: LogPosition | None, pause: Pause) -> None:
-        """Check that the server has what the stream has read from another one, because that does not come again.
+    def check(self, brought: Reached, before: LogPosition | None, pause: Pause) -> None:
+        """Check that the stream reads this server, and that this has what the stream has read from another one.
 
-        before: how far it had read there; None if nothing is missing.
+        That does not come again.
+        brought: what the stream has brought.
+        before: how far it had read the other server; None if nothing is missing.
         pause: see wait_visible. If nobody can tell what the server has, this waits as long as a stream waits for it.
-        Raises SourceUnavailable while replication may still bring it.
+        Raises SourceUnavailable until the stream has followed, and while replication may still bring the rest.
         """
+        if brought.server not in ("", self.server.identity):
+            raise SourceUnavailable(
+                f"{self._session.where.address}: the stream reads another server. The snapshot waits until the stream"
+                " has followed the switch of the source. If that lasts, the address leads to several servers: configure"
+                " one that always leads to the same server"
+            )
         if before is None or before is self._checked:
             return
         until = time.monotonic() + self._config.fallback_interval_s

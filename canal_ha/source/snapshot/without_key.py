@@ -98,10 +98,8 @@ class TableWithoutKey:
                     held = self.junction.hold(Hold(touching(name.schema, name.name)))
                     if held is None:
                         continue  # stopped
-                    brought, before = held
-                    _check_server(source, self.target, brought)
-                    source.check(before, self.pause)
-                    sees = read.open(brought, self.pause, locked=locked)
+                    source.check(*held, self.pause)
+                    sees = read.open(held[0], self.pause, locked=locked)
                     if sees is None:
                         return
                     if self.junction.limit(*sees):
@@ -286,12 +284,4 @@ def _refuse(source: SnapshotSource, target: SnapshotTarget) -> None:
         raise SnapshotRefused(
             f"{target.name} has no key, and its storage engine has no transactions, so no read of it is consistent:"
             " add a key, or leave the table out"
-        )
-
-
-def _check_server(source: SnapshotSource, target: SnapshotTarget, brought: Reached) -> None:
-    if brought.server not in ("", source.server.identity):
-        raise SourceUnavailable(
-            f"{target.name}: server {source.server.identity} answers the snapshot, and the stream reads"
-            f" {brought.server}"
         )
