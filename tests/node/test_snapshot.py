@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -454,9 +455,13 @@ def test_a_condition_tells_no_values_of_a_hidden_column(
         assert stream.done().rows == 1
 
 
+WAITS_FOR_THE_TABLE = "SELECT 1 FROM information_schema.processlist WHERE state = 'Waiting for table metadata lock'"
+
+
 class Between:
     """Runs statements between a chunk's SELECT and the look at the end of the binlog, once.
 
+    They end there, or on MariaDB before the next SELECT if they wait for the snapshot's view of the table.
     before: before the SELECT instead. at: the number of the SELECT, from 1.
     """
 
@@ -464,26 +469,26 @@ class Between:
         self, patch: pytest.MonkeyPatch, server: SqlServer, *statements: str, before: bool = False, at: int = 2
     ) -> None:
         self.reads = 0
-        self.threads: list[threading.Thread] = []
+        self._pool = ThreadPoolExecutor(1)
+        self._run: Future[None] | None = None
+
+        def run() -> None:
+            work = self._run = self._pool.submit(server.execute, *statements)
+            until(lambda: work.done() or bool(server.query(WAITS_FOR_THE_TABLE)), what=f"{statements}")
 
         def reading(session: SourceSession, sql: str, most_bytes: int, memory: RowMemory) -> RawRows:
             self.reads += 1
-            if before and self.reads == at:
-                self._run(server, statements)
+            mine = self.reads == at
+            if self._run:
+                self._run.result(30)
+            if before and mine:
+                run()
             rows = read_rows(session, sql, most_bytes, memory)
-            if not before and self.reads == at:
-                self._run(server, statements)
+            if not before and mine:
+                run()
             return rows
 
         patch.setattr(READ_ROWS, reading)
-
-    def _run(self, server: SqlServer, statements: Sequence[str]) -> None:
-        """Run the statements on a thread: one that alters the table may wait for the snapshot's view of it."""
-        thread = threading.Thread(target=server.execute, args=statements)
-        thread.start()
-        only_rows = all(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in statements)
-        thread.join(10 if only_rows else 0.5)
-        self.threads.append(thread)
 
 
 def before_selects(patch: pytest.MonkeyPatch, act: Callable[[SourceSession, str, int], object]) -> None:
