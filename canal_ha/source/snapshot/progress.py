@@ -201,15 +201,15 @@ class SnapshotProgress:
         with self._changed:
             return self._ended(SnapshotPhase.FAILED, error) if self.state.active else None
 
-    def count(self, estimate: Callable[[], int]) -> None:
-        """Let the number of rows be estimated, once."""
+    def count(self, estimate: Callable[[str], int]) -> None:
+        """Let the number of rows be estimated, once. estimate: of a table."""
         with self._counting:
             if not self.state.total:
-                total = estimate()
+                state = self.state
+                inside = any(each.after for each in state.ranges)  # nobody knows how many rows of these tables are left
+                total = sum(map(estimate, state.tables if inside else state.remaining))
                 with self._changed:
-                    if not self.state.table and not any(each.after for each in self.state.ranges):
-                        total += self.state.rows  # of an earlier read of these tables, if they were added again
-                    self.state = replace(self.state, total=total)
+                    self.state = replace(self.state, total=total if inside else total + state.rows)
 
     # ---- holding the lock
 

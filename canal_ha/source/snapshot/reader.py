@@ -239,8 +239,7 @@ class SnapshotReader:
             select_s=self._limits.select_s,
             selects=self._selects,
         )
-        tables = self._progress.state.tables
-        self._progress.count(lambda: sum(source.estimate(*_names(table)) for table in tables))
+        self._progress.count(lambda table: source.estimate(*_names(table)))
         return source
 
     def _read(self, source: SnapshotSource, part: SnapshotPart, before: _KnownTable | None) -> _KnownTable | None:

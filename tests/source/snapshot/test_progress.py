@@ -306,11 +306,12 @@ def test_a_table_that_got_a_key_lets_others_begin() -> None:
         (replace(state(), table=1, rows=40), 58),
         (replace(state(), ranges=(SnapshotRange(0, ("7",)),), rows=7), 58),
         (replace(state(), rows=40), 98),
+        (replace(state(), table=1, rows=40 + 18), 40 + 18 + 18),
     ],
-    ids=["some are read", "in a table", "added again"],
+    ids=["some are read", "in a table", "added again", "one is added again"],
 )
 def test_the_rows_of_tables_that_are_read_are_estimated_once(begun: SnapshotState, total: int) -> None:
     """Tables were added behind them, so the rows are estimated anew."""
     progress = SnapshotProgress(begun)
-    progress.count(lambda: sum(TABLES.values()))
+    progress.count(lambda table: TABLES[table])
     assert progress.state.total == total
