@@ -157,6 +157,11 @@ class SnapshotState:
         return self.phase in (SnapshotPhase.DONE, SnapshotPhase.CANCELLED)
 
     @property
+    def how_it_ends(self) -> str:
+        """What a person does to have it end by itself."""
+        return "wait for its end" if self.active else "resume it and wait for its end"
+
+    @property
     def reading(self) -> tuple[str, ...]:
         """The tables that are begun and not read to their end; if there is none, the next one."""
         numbers = dict.fromkeys(each.table for each in self.ranges) or (self.table,)
@@ -360,7 +365,9 @@ def changed(
     going_on = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
     if request.action is SnapshotAction.START:
         if state is not None and going_on:
-            raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: cancel it first, or wait for its end")
+            raise SnapshotRefused(
+                f"snapshot {state.id} is {state.phase.value}: cancel it first, or {state.how_it_ends}"
+            )
         return _begun(request, new_id, now_ms)
     if request.action is SnapshotAction.ADD:
         begun = _begun(request, new_id, now_ms)
@@ -496,7 +503,7 @@ def _behind(state: SnapshotState, added: SnapshotState) -> SnapshotState:
             attempt_rows=0,
             left_out=tuple(table for table in state.left_out if table not in again),
         ),
-        f", or wait for the end of snapshot {state.id}",
+        f". Or cancel snapshot {state.id} first, or {state.how_it_ends}",
     )
 
 

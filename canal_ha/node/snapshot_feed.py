@@ -169,18 +169,20 @@ def open_watched(
 
 
 def _go_on(destination: str, client_id: int | None, table: str, gone: bool) -> str:
-    """Return how the snapshot of a client goes on behind a table at which it has failed. gone: nothing has its name.
+    """Return how the snapshot of a client goes on after it has failed at a table. gone: nothing has its name.
 
     client_id: None for a private read, which cannot go on.
     """
     if client_id is None:
         return ""
     resume = f"canal-ha snapshot resume --destination {quote(destination)} --client-id {client_id}"
-    again = f"If the table has its name again, run `{resume}`. If not, and to" if gone else "To"
-    return (
-        f"{again} go on without this table, run `{resume} --leave-out {quote(table)}`. If it has another name now, add"
-        " that with `canal-ha snapshot add`"
-    )
+    leave_out = f"`{resume} --leave-out {quote(table)}`"
+    if gone:
+        return (
+            f"Once a table has this name again, run `{resume}`. To read the other tables without it, run {leave_out}."
+            " If the table was renamed, do that, and then add its new name with `canal-ha snapshot add`"
+        )
+    return f"Correct this, then run `{resume}`. To read the other tables without this one, run {leave_out}"
 
 
 def _limits(config: InstanceConfig, state: SnapshotState) -> SnapshotLimits:

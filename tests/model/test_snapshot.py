@@ -308,11 +308,21 @@ def test_tables_that_are_read_make_an_addition_too_large() -> None:
     tables = tuple(f"shop.{number:040}" for number in range(900))
     begun = replace(changed("", SnapshotRequest(SnapshotAction.START, tables), "a", 5), table=899)
     more = SnapshotRequest(SnapshotAction.ADD, tuple(f"more.{number:040}" for number in range(900)))
-    with pytest.raises(SnapshotRefused, match="or wait for the end of snapshot a"):
+    with pytest.raises(SnapshotRefused, match="Or cancel snapshot a first, or wait for its end"):
         changed(begun.text, more, "b", 9)
     again = changed(begun.text, SnapshotRequest(SnapshotAction.ADD, tables[:9]), "b", 9)
     assert (again.table, len(again.tables)) == (890, 900)
     assert changed(begun.ended(SnapshotPhase.DONE, 6).text, more, "b", 9).tables == more.tables
+
+
+@pytest.mark.parametrize("phase", [SnapshotPhase.PAUSED, SnapshotPhase.FAILED])
+def test_nobody_is_told_to_wait_for_a_snapshot_that_does_not_run(phase: SnapshotPhase) -> None:
+    """Its end never comes by itself."""
+    tables = tuple(f"shop.{number:040}" for number in range(900))
+    begun = replace(changed("", SnapshotRequest(SnapshotAction.START, tables), "a", 5), table=899, phase=phase)
+    more = SnapshotRequest(SnapshotAction.ADD, tuple(f"more.{number:040}" for number in range(900)))
+    with pytest.raises(SnapshotRefused, match="Or cancel snapshot a first, or resume it and wait for its end"):
+        changed(begun.text, more, "b", 9)
 
 
 def test_a_damaged_state_can_be_replaced() -> None:

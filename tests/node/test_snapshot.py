@@ -949,7 +949,7 @@ def test_the_table_is_gone_meanwhile(
         error = stream.failed().error
         assert f"there is no table {database}.t" in error
         who = "--destination example --client-id 1001"
-        assert f"If the table has its name again, run `canal-ha snapshot resume {who}`. If" in error
+        assert f"Once a table has this name again, run `canal-ha snapshot resume {who}`. To" in error
         other = filled(source_server, database, 1, "other")
         stream.caught_up(source_server)
         assert not stream.failures

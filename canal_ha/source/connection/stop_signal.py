@@ -21,7 +21,9 @@ class StopSignal:
         """Register a connection, which `end` will interrupt. Raises SourceUnavailable after `end`."""
         with self._lock:
             if self._over:
-                raise SourceUnavailable("the destination is stopping: no new connection to its source is opened")
+                raise SourceUnavailable(
+                    "the destination stops, or goes on with another server: no new connection to this server is opened"
+                )
             self._connections.add(connection)
 
     def end(self) -> None:
