@@ -25,10 +25,10 @@ ENDED = ("done", "failed", "cancelled")
 _without_key = click.option(
     "--without-key",
     is_flag=True,
-    help="Also read tables without a key: each in one go. Changes wait meanwhile, and a fail-over begins it again.",
+    help="Also read tables without a key, each with one SELECT. Changes wait meanwhile. A fail-over starts it again.",
 )
 _watch_option = click.option(
-    "--watch", is_flag=True, help="Show the progress until the end. The exit code is 1 if not all rows are read then."
+    "--watch", is_flag=True, help="Show the progress until the end. The exit code is 1 if not all rows were read."
 )
 
 
@@ -49,7 +49,7 @@ def _client_options(command: Command) -> Command:
         type=click.IntRange(-32768, 32767),
         default=1001,
         show_default=True,
-        help="Whose stream gets the rows.",
+        help="Client id whose stream gets the rows.",
     )(command)
     return click.option("--destination", required=True, help="Name of the destination.")(command)
 
@@ -59,16 +59,19 @@ def _reading_options(command: Command) -> Command:
     command = click.option(
         "--rows-per-second",
         type=click.IntRange(1, keys.INT32),
-        help="Read no faster, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
+        help="Most rows per second, on average.  [default: canal.instance.snapshot.rowsPerSecond]",
     )(command)
     command = click.option(
         "--connections",
         type=click.IntRange(1, keys.SNAPSHOT_CONNECTIONS_MOST),
-        help="Read over so many connections side by side.  [default: canal.instance.snapshot.connections]",
+        help="How many connections read at the same time.  [default: canal.instance.snapshot.connections]",
     )(command)
     command = _without_key(command)
     command = click.option(
-        "--where", multiple=True, metavar="SCHEMA.TABLE=CONDITION", help="Only these rows of a table, in SQL."
+        "--where",
+        multiple=True,
+        metavar="SCHEMA.TABLE=CONDITION",
+        help="Read only the rows of a table that meet this SQL condition.",
     )(command)
     return click.option(
         "--table", "tables", multiple=True, required=True, metavar="SCHEMA.TABLE", help="May be repeated."
@@ -109,9 +112,9 @@ def add(
     rows_per_second: int | None,
     **client: Any,
 ) -> None:
-    """Read more tables behind those of a running snapshot, or begin one; a table that it has read is read again.
+    """Add tables to a snapshot; without one, begin one. A table that is already read is read again.
 
-    A snapshot that runs keeps its connections and its rows a second.
+    A running snapshot reads them after its other tables. It keeps its --connections and --rows-per-second.
     """
     wanted = _wanted(tables, where, without_key, connections, rows_per_second)
     click.echo(snapshot_line(_snapshots(**client).add(**wanted)))
@@ -132,12 +135,13 @@ def pause(**client: Any) -> None:
     "leave_out",
     multiple=True,
     metavar="SCHEMA.TABLE",
-    help="Do not read this table, which is not read to its end yet. May be repeated.",
+    help="Go on without this table, of which rows are still left to read. May be repeated.",
 )
 def resume(without_key: bool, leave_out: tuple[str, ...], **client: Any) -> None:
-    """Continue behind the last acknowledged chunk; also a snapshot that failed.
+    """Continue a paused or failed snapshot after the last chunk that the client has acknowledged.
 
-    A table without a key begins again. If a table was renamed, leave its former name out, and `add` the new one.
+    A table without a key is read again from its first row. If a table was renamed, leave its old name out and `add`
+    the new one.
     """
     click.echo(snapshot_line(_snapshots(**client).resume(without_key=without_key, leave_out=leave_out)))
 
@@ -145,7 +149,7 @@ def resume(without_key: bool, leave_out: tuple[str, ...], **client: Any) -> None
 @command.command()
 @_client_options
 def cancel(**client: Any) -> None:
-    """End a snapshot. The rows that the client has got stay."""
+    """End a snapshot. The client keeps the rows that it already has."""
     click.echo(snapshot_line(_snapshots(**client).cancel()))
 
 

@@ -539,7 +539,7 @@ SNAPSHOT_CONNECTIONS = _shared(
     "instance.snapshot.connections",
     kinds.whole(1, SNAPSHOT_CONNECTIONS_MOST),
     "1",
-    "connections over which a snapshot reads the existing rows of tables side by side",
+    "connections over which a snapshot reads the existing rows of tables at the same time",
     "connections",
 )
 SNAPSHOT_RATE = _shared(
