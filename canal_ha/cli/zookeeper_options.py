@@ -11,6 +11,7 @@ import click
 
 from canal_ha.cli.access import first_line
 from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.config.pem_files import require_regular
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,13 +30,13 @@ def zookeeper_options(command: Callable[..., None]) -> Callable[..., None]:
         zk_tls_key: Path | None,
         **options: Any,
     ) -> None:
+        files = str(zk_tls_ca or ""), str(zk_tls_cert or ""), str(zk_tls_key or "")
+        require_regular(*files)
         access = ZooKeeperAccess(
             first_line(zk_auth_file),
             first_line(zk_sasl_file),
             zk_tls,
-            str(zk_tls_ca or ""),
-            str(zk_tls_cert or ""),
-            str(zk_tls_key or ""),
+            *files,
         )
         command(*args, zk_access=access, **options)
 

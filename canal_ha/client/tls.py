@@ -6,6 +6,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from canal_ha.config.pem_files import check_regular, require_regular
 from canal_ha.config.private_keys import check_key, no_password
 
 
@@ -25,11 +26,13 @@ class ClientTls:
     server_name: str = ""
 
     def __post_init__(self) -> None:
-        """Raise FileUnusable for a key with a password."""
+        """Raise FileUnusable for a key with a password, and for a file that is a pipe or a device."""
+        require_regular(self.ca_file, self.cert_file, self.key_file)
         check_key(self.key_file or self.cert_file)
 
     def context(self) -> ssl.SSLContext:
         """Read the files. Raises OSError."""
+        check_regular(self.ca_file, self.cert_file, self.key_file)
         context = ssl.create_default_context(cafile=self.ca_file or None)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.cert_file:

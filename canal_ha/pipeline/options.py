@@ -33,6 +33,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from canal_ha.client.tls import ClientTls, client_tls
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.config.outside import filled
+from canal_ha.config.pem_files import require_regular
 from canal_ha.config.small_files import read_secret
 from canal_ha.errors import OptionInvalid
 from canal_ha.model.place import Place, end_of_read
@@ -199,9 +200,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
             read.file("zkAuthFile"),
             read.file("zkSaslFile"),
             read.switch("zkTls", default=False),
-            read.text("zkTlsCa"),
-            read.text("zkTlsCert"),
-            read.text("zkTlsKey"),
+            *read.zk_files(),
         ),
         servers=servers,
         destinations=destinations,
@@ -298,6 +297,12 @@ class _OptionReader:
             key_file=self.text("tlsKey"),
             server_name=self.text("tlsName"),
         )
+
+    def zk_files(self) -> tuple[str, str, str]:
+        """Return the files of TLS to ZooKeeper. Raises FileUnusable for a pipe or a device."""
+        files = self.text("zkTlsCa"), self.text("zkTlsCert"), self.text("zkTlsKey")
+        require_regular(*files)
+        return files
 
     def secret(self) -> str:
         password, file = self.text("password"), self.text("passwordFile")

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from canal_ha.config.listeners import is_loopback
+from canal_ha.config.pem_files import check_regular
 from canal_ha.config.small_files import read_secret
 from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
@@ -267,6 +268,7 @@ def _text(option: str, file: str) -> str:
 def _context(options: Mapping[str, Any]) -> ssl.SSLContext:
     ca, certificate, key = (options.get(name, "") for name in ("sslCa", "sslCert", "sslKey"))
     try:
+        check_regular(ca, certificate, key)
         context = ssl.create_default_context(cafile=ca or None)
         if certificate:
             context.load_cert_chain(certificate, key or None, password="")  # else OpenSSL asks the terminal for one

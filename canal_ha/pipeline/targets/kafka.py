@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from canal_ha.config.pem_files import check_regular
 from canal_ha.errors import CanalError, OptionInvalid, SinkRefused
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline.description import Description, TargetDescription
@@ -166,6 +167,12 @@ class KafkaTarget:
 
 def _try_settings(settings: dict[str, Any]) -> None:
     """Make a producer once, which asks nothing of Kafka. Raises OptionInvalid for settings without transactions."""
+    for name, value in settings.items():
+        if name.endswith(".location") and isinstance(value, str):
+            try:
+                check_regular(value)
+            except OSError as error:
+                raise OptionInvalid(f"target.properties: {name} = {value!r}: {error.strerror}") from error
     try:
         Producer({**settings, "transactional.id": PREFIX})
     except KafkaException as error:

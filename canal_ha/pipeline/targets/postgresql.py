@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from canal_ha.config.pem_files import check_regular
 from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import one_line
 from canal_ha.pipeline.databases import CopyPlaces, copy_places
@@ -166,6 +167,10 @@ class PostgreSQLTarget:
         addresses = [address.rpartition(":") for address in options["address"].split(",")]
         authority = options.get("sslCa")
         files = {"sslrootcert": authority, "sslcert": options.get("sslCert"), "sslkey": options.get("sslKey")}
+        try:
+            check_regular(*filter(None, files.values()))
+        except OSError as error:
+            raise SinkRefused(f"{self._name}: {error.filename}: {error.strerror}") from error
         try:
             connection = psycopg.connect(
                 host=",".join(host for host, _, _ in addresses),

@@ -17,6 +17,7 @@ from http.client import HTTPException
 from urllib.parse import quote, urlsplit
 
 from canal_ha.config.listeners import is_loopback
+from canal_ha.config.pem_files import check_regular
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline.targets.http_exchange import connected, exchange
@@ -63,6 +64,7 @@ class SchemaRegistry:
         self._context: ssl.SSLContext | None = None
         if parts.scheme == "https":
             try:
+                check_regular(ca)
                 self._context = ssl.create_default_context(cafile=ca or None)
             except (OSError, ssl.SSLError) as error:
                 raise OptionInvalid(f"schemaRegistry.ca = {ca!r}: {error}") from error

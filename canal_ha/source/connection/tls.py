@@ -9,6 +9,7 @@ import pymysql
 from pymysql.constants import CR
 
 from canal_ha.config.model import TlsConfig
+from canal_ha.config.pem_files import check_regular
 from canal_ha.config.private_keys import no_password
 from canal_ha.errors import SourceRefused
 
@@ -41,6 +42,7 @@ def _tls(tls: TlsConfig) -> dict[str, Any]:
     if tls.mode == "PREFERRED" and not tls.cert_file:
         return {}
     try:
+        check_regular(tls.ca_file, tls.cert_file, tls.key_file)
         return {"ssl": _context(tls)}
     except OSError as error:  # SSLError is one
         raise SourceRefused(
