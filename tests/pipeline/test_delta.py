@@ -100,6 +100,15 @@ def test_a_check_writes_and_leaves_no_file(tmp_path: Path) -> None:
         opened(tmp_path).check()
 
 
+def test_a_bucket_that_was_down_at_the_start_ended_a_pipeline() -> None:
+    """Every commit waits for it, so the check of a start does, too."""
+    storage = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "r"}
+    storage |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    target = DeltaTables("s3://b/x", storage, {}, pipeline="test", mode="mirror", evolve="evolve")
+    with pytest.raises(TargetUnavailable, match="cannot be written"):
+        target.check()
+
+
 @pytest.mark.parametrize("mode", ["mirror", "changelog"])
 @pytest.mark.parametrize("torn", [2, 4])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -33,6 +34,22 @@ def opened(directory: Path, **options: Any) -> PipelineTarget:
 def files(directory: Path, name: str = "t") -> list[Path]:
     """Return the files of a table that readers see."""
     return sorted((directory / "parquet" / "s" / name).glob("*.parquet"))
+
+
+def test_a_disk_that_was_full_at_the_start_ended_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every commit waits for room, so the check of a start does, too. Other errors of the place are refused."""
+    target = opened(tmp_path)
+    code = errno.ENOSPC
+
+    def write(area: FileArea, name: str, data: bytes) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(FileArea, "write", write)
+    with pytest.raises(TargetUnavailable, match="cannot be written"):
+        target.check()
+    code = errno.EROFS
+    with pytest.raises(SinkRefused, match="cannot be written"):
+        target.check()
 
 
 def test_each_table_has_a_file_for_a_portion(tmp_path: Path) -> None:

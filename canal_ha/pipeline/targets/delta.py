@@ -67,6 +67,8 @@ from canal_ha.pipeline.targets.delta_history import end_all, take_over
 from canal_ha.pipeline.targets.delta_sql import same_key, unused, values_of
 
 _CHECK = ".check"  # no destination has this directory
+_FULL_DISK = "No space left on device"
+_OF_STORE = "Generic"  # begins what an object store says that does not answer
 _PROPERTY = "canal.progress"
 _DESTINATION = "canal.destination"  # in the metadata of commits
 _GONE = "_canal_gone"
@@ -130,7 +132,7 @@ class DeltaTables:
         self._locks: dict[str, threading.Lock] = {}
 
     def check(self) -> str:
-        """Write an empty file and remove it; return a description. Raises SinkRefused.
+        """Write an empty file and remove it; return a description. Raises SinkRefused and TargetUnavailable.
 
         The file stays where removing is not allowed: commits need no right to it.
         """
@@ -142,7 +144,9 @@ class DeltaTables:
             with suppress(DeltaError, OSError):
                 files.delete_file(f"{OWN}/{_CHECK}")
         except (DeltaError, OSError, ValueError) as error:
-            raise SinkRefused(f"delta: {self._where} cannot be written: {without_login(one_line(error))}") from None
+            passes = _FULL_DISK in str(error) if _is_local(self._path) else _OF_STORE in str(error)
+            kind: Any = TargetUnavailable if passes else SinkRefused
+            raise kind(f"delta: {self._where} cannot be written: {without_login(one_line(error))}") from None
         return f"delta at {self._where}"
 
     def stored(self, destination: str) -> Progress | None:
@@ -938,5 +942,5 @@ def _errors(where: str) -> Iterator[None]:
     except (CommitFailedError, OSError) as error:
         raise TargetUnavailable(f"delta: {where}: {without_login(one_line(error))}") from None
     except DeltaError as error:
-        kind: Any = TargetUnavailable if "Generic" in str(error) else SinkRefused  # of the object store
+        kind: Any = TargetUnavailable if _OF_STORE in str(error) else SinkRefused
         raise kind(f"delta: {where}: {without_login(one_line(error))}") from None

@@ -76,7 +76,9 @@ class HttpTarget:
             with self._address.failures():
                 self._address.connected().close()
         except TargetUnavailable as error:
-            raise SinkRefused(str(error)) from error
+            if isinstance(error.__cause__, ssl.SSLError):
+                raise SinkRefused(str(error)) from error
+            raise
         return f"events to {self._address.shown}, {'signed' if self._address.signs else 'without a signature'}"
 
     def progress(self, destination: str) -> Progress | None:

@@ -88,11 +88,8 @@ class IcebergTarget:
 
     def check(self) -> str:
         """See PipelineTarget. Creates the table of the progress."""
-        try:
-            with self._failures("the table of the progress"):
-                self._create(self._progress_table, pa.schema([("destination", pa.string())]), {})
-        except TargetUnavailable as error:
-            raise SinkRefused(str(error)) from error
+        with self._failures("the table of the progress"):
+            self._create(self._progress_table, pa.schema([("destination", pa.string())]), {})
         return f"{self._mode} in the Iceberg catalog {self._where}"
 
     def progress(self, destination: str) -> Progress | None:

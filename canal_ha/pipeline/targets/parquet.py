@@ -16,6 +16,7 @@ Rows of a portion that have other columns get a file of their own.
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import Iterator
 
@@ -35,6 +36,8 @@ from canal_ha.pipeline.targets.file_area import PENDING, FileArea
 from canal_ha.pipeline.targets.file_commits import FileCommit, FileCommits
 
 _CHECK = ".check"  # no destination has this directory
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+_OF_NETWORK = "NETWORK_CONNECTION"  # an error of S3, as Arrow names it
 
 
 def open_target(description: Description) -> ParquetFiles:
@@ -66,12 +69,14 @@ class ParquetFiles:
         self._commits = FileCommits(self._area, self._where)
 
     def check(self) -> str:
-        """Write a test file; return a description. Raises SinkRefused."""
+        """Write a test file; return a description. Raises SinkRefused and TargetUnavailable."""
         try:
             self._area.write(f"{OWN}/{_CHECK}", b"")
             self._area.delete(f"{OWN}/{_CHECK}")
         except OSError as error:
-            raise SinkRefused(f"parquet: {self._where} cannot be written: {error}") from error
+            passes = error.errno in _FULL_DISK or _OF_NETWORK in str(error)
+            kind = TargetUnavailable if passes else SinkRefused
+            raise kind(f"parquet: {self._where} cannot be written: {error}") from error
         return f"parquet at {self._where}"
 
     def stored(self, destination: str) -> Progress | None:
