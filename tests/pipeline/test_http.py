@@ -309,6 +309,15 @@ def test_nobody_listens(tmp_path: Path) -> None:
         target.commit(of_rows(1, 1, 1))
 
 
+def test_a_silent_receiver_was_called_one_that_closes_its_connections(tmp_path: Path) -> None:
+    """The connection was closed here, when the time was over."""
+    with answering([]) as url:
+        options = {"url": url, "timeoutS": 0.3, "retryForS": 0}
+        target = begun(open_target(described("http", "events", tmp_path, options)))
+        with pytest.raises(TargetUnavailable, match=r"TimeoutError: no whole answer within 0\.3 s"):
+            target.commit(of_rows(1, 1, 1))
+
+
 def test_closing_ends_a_pause(receiver: Receiver, tmp_path: Path) -> None:
     """No commit waits after the target is closed."""
     target = opened(receiver, tmp_path)

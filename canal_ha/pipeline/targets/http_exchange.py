@@ -60,10 +60,10 @@ def exchange(
     body: of the request.
     headers: of the request.
     most: bytes of the answer's body that are read.
-    Raises OSError and HTTPException.
+    Raises OSError and HTTPException; TimeoutError if the time ends before the head of the answer is here.
     """
-    late = Event()
-    timer = Timer(connection.timeout or 0, _cut_off, [connection.sock, late])  # a peer can send a byte now and then
+    late, limit_s = Event(), connection.timeout or 0
+    timer = Timer(limit_s, _cut_off, [connection.sock, late])  # a peer can send a byte now and then
     timer.daemon = True
     timer.start()
     try:
@@ -71,6 +71,10 @@ def exchange(
             connection.request(method, target, body, dict(headers))
         answer = connection.getresponse()
         found = _beginning(answer, most)
+    except (OSError, HTTPException) as error:
+        if late.is_set() or isinstance(error, TimeoutError):  # a connection that is cut off looks like one that ended
+            raise TimeoutError(f"no whole answer within {limit_s:g} s") from error
+        raise
     finally:
         timer.cancel()
     cut = late.is_set() or (len(found) < most and bool(answer.length))
