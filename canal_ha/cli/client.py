@@ -195,8 +195,9 @@ class Follower:
     "--snapshot",
     multiple=True,
     metavar="SCHEMA.TABLE",
-    help="If the client id is new: its existing rows come first. May be repeated; * alone: all that the filter keeps."
-    " With --from latest: these rows and the changes meanwhile, without a cursor, then the end.",
+    help="If the client id is new, the existing rows of this table come first. May be repeated; * alone stands for all"
+    " tables that the filter keeps. With --from latest, print these rows and the changes meanwhile, keep no cursor, and"
+    " end.",
 )
 @click.option(
     "--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Largest batch, in KiB or in entries."

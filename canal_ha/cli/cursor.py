@@ -105,7 +105,9 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
             help="Configuration directory, as in `canal-ha server`.",
         ),
         click.option(
-            "--client-id", type=click.IntRange(-(2**15), 2**15 - 1), help="Whose cursor; `show` shows all without it."
+            "--client-id",
+            type=click.IntRange(-(2**15), 2**15 - 1),
+            help="Client id of the cursor. Without it, `show` prints all cursors.",
         ),
         click.option("--destination", required=True, help="Name of the destination."),
         profile_option,

@@ -548,7 +548,7 @@ class Instance:
         """
         self._check()
         if until is not None and snapshot.tables:
-            raise LocalProtocolError("a read of existing rows ends behind them: it has no other end")
+            raise LocalProtocolError("a read of existing rows ends after them: it takes no other end")
         if until is not None and self.config.group:
             raise LocalProtocolError(
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"

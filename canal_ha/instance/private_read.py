@@ -135,7 +135,7 @@ class BinlogRead:
 
     def _opened(self) -> Stream:
         if self._stream is None or self._closed:
-            raise CanalError(f"this read is over: {self._why}; begin another one behind the last position")
+            raise CanalError(f"this read is over: {self._why}; begin another one after the last position")
         return self._stream
 
     def _ended(self, stream: Stream) -> bool:

@@ -133,8 +133,8 @@ def _taken(table: str, key: str, name: str, now: str) -> SinkRefused:
     """Return the error for a column that gets a name of the key. now: the key column's name; "" if it was dropped."""
     what = f"is named {now} now: write that" if now else "was dropped: write the name of another key"
     return SinkRefused(
-        f"canal: a statement gives the name {name} to another column of {table} than the key column that the pipeline's"
-        f" file calls {key}. That one {what} under keys in the file, and start the pipeline again. If it then stops"
-        " here again, or if the table has another key behind the statement, read the table again into an empty copy,"
-        " from behind the statement"
+        f"canal: the pipeline's file calls a key column of {table} {key}. A statement gives the name {name} to another"
+        f" column. The key column {what} under keys in the file, and start the pipeline again. If it stops here again,"
+        " or if the statement gives the table another key, read the table again into an empty copy, and begin after the"
+        " statement"
     )

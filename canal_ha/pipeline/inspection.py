@@ -145,7 +145,7 @@ def start_of(description: Description, state: CommittedState) -> str:
     """Return where a pipeline would begin, in words; "" if what decides it could not be read."""
     options = source_options.parse(description.source)
     if state.progress is not None:
-        return f"behind commit {state.progress.seq} of the target, {state.progress.last}"
+        return f"after commit {state.progress.seq} of the target, {state.progress.last}"
     if state.unread:
         return ""
     if state.cursor is not None:

@@ -61,7 +61,7 @@ def _without_rows(what: str, place: str) -> SinkRefused:
     return SinkRefused(
         f"canal: the source has logged a statement without its rows, {what}, at {place}. Leave the table out of tables,"
         " or out of the filter of a query. Or run SET GLOBAL binlog_format = ROW at the source, where sessions must not"
-        " change it, start the pipeline or query behind this place, and read the table again with a snapshot"
+        " change it, start the pipeline or query after this place, and read the table again with a snapshot"
     )
 
 

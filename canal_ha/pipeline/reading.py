@@ -341,7 +341,7 @@ def _partial(schema: str, table: str, place: str) -> SinkRefused:
         f"canal: the binlog has only some columns of {schema}.{table} at {place}, or a statement that changed them is"
         " missing. Run SET GLOBAL binlog_row_image = FULL at the source, where sessions must not change it; remove"
         " filters and privacy rules that drop its columns, and canal.instance.filter.query.ddl. Then start the pipeline"
-        " behind this place, and read the table again with a snapshot"
+        " after this place, and read the table again with a snapshot"
     )
 
 

@@ -83,7 +83,7 @@ def test_a_file_runs_with_its_transforms(source_server: SqlServer, database: str
         assert f"shop: {database}: commit " in shown.output
         assert "end of the source's binlog: " in shown.output
         after = pipeline("plan", str(file))
-        assert f"{database}: begins behind commit " in after.output
+        assert f"{database}: begins after commit " in after.output
         checked = pipeline("check", str(file))
         assert checked.exit_code == 0, checked.output
         assert "hunter2" not in "".join(request.body.decode() for request in receiver.requests)
