@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,9 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind
+from canal_ha.source.connection.flavor import examine
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions.scan import Scanner
 from canal_ha.source.server.view import View
 from lab import MariaDB, MySQL, SqlServer
 from tests.source.reading import Reading, config_of, newest, purge
@@ -166,3 +170,11 @@ def test_start_inside_a_transaction(source_server: SqlServer, database: str) -> 
         assert reading.wait_rows(50) == [str(number) for number in range(50)]
         failed = reading.failure(SourceUnavailable)
         assert "inside a transaction" in str(failed.error)
+
+
+def test_no_event_is_found_where_no_dump_can_begin(source_server: SqlServer) -> None:
+    """The dump command has 32 bits for a place. A journal with one huge transaction is longer."""
+    config = config_of(source_server)
+    with closing(SourceSession(config, config.master)) as session:
+        scanner = Scanner(session, examine(session), config, config.master)
+        assert scanner.event_at(source_server.position()[0], 2**32 + 7) is None

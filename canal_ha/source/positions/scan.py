@@ -81,7 +81,12 @@ class Scanner:
         return scan.found.timestamp_ms if scan.found else 0
 
     def event_at(self, journal: str, offset: int) -> Passed | None:
-        """Return where the first event from an offset on really begins, and its time; None if there is none."""
+        """Return where the first event from an offset on really begins, and its time.
+
+        None if there is none, or if no dump can begin there.
+        """
+        if offset > OFFSET_MAX:
+            return None
         scan = _Scan(boundary_decoder(journal, offset), by_packet=True, until=_OF_THE_BINLOG)
         self._run(scan, journal=journal, offset=offset)
         return scan.found
