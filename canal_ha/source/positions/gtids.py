@@ -49,12 +49,20 @@ def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
 
 
 def lags(scanner: Scanner, gtid_set: str) -> bool:
-    """Return whether the server has not executed all of a set."""
+    """Return whether the server has not executed all of a set.
+
+    On MariaDB, a transaction of its own can have the number of one that it lacks.
+    """
     if not scanner.server.mariadb:
         return bool(_subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set))
-    reached = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_pos AS reached")[0]["reached"] or "")
-    numbers = {domain: number for domain, _, number in _mariadb(reached)}
-    return any(number > numbers.get(domain, 0) for domain, _, number in _mariadb(gtid_set))
+    asked = "SELECT @@GLOBAL.gtid_binlog_state AS written, @@GLOBAL.gtid_slave_pos AS replicated"
+    row = scanner.session.query(asked)[0]
+    written = {(domain, server): number for domain, server, number in _mariadb(str(row["written"] or ""))}
+    replicated = {domain: number for domain, _, number in _mariadb(str(row["replicated"] or ""))}
+    return any(
+        number > max(written.get((domain, server), 0), replicated.get(domain, 0))
+        for domain, server, number in _mariadb(gtid_set)
+    )
 
 
 def _cure(scanner: Scanner, at: LogPosition) -> str:
