@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from canal_ha.config.model import DecodeOptions, SnapshotLimits
-from lab import MariaDB, MySQL
+from lab import MariaDB, MySQL, SqlServer
 from lab.mysql import CANAL
 from tests.node.snapshots import Copy, SnapshotStream, state
 from tests.node.test_snapshot_without_key import Log
@@ -150,6 +150,62 @@ def test_a_standby_that_lacks_a_statement_about_the_table_is_waited_for(pair: Pa
             assert "snapshot.begins_again" not in [event for event, _ in stream.told]
             assert last.rows == 200
     assert {int(key[0] or 0) for name, key in copy.rows if name == "shop.u"} == set(range(1, 201))
+
+
+def brought(copy: Copy) -> dict[int, str | None]:
+    """Return the words of the copy's rows by id."""
+    return {int(key[0] or 0): row["word"] for (_, key), row in copy.rows.items()}
+
+
+def standing(server: SqlServer) -> dict[int, str | None]:
+    """Return the words of a server's rows by id."""
+    return {int(row["id"]): row["word"] for row in server.query("SELECT id, word FROM shop.t")}
+
+
+def switched_to_a_standby_that_lags(pair: Pair, stream: SnapshotStream) -> None:
+    """Let the stream bring changes that the standby only receives, and then read the standby."""
+    until(lambda: len(stream.chunks()) > 2, what="some chunks")
+    pair.master.execute("UPDATE shop.t SET word = 'known' WHERE id = 1")
+    stream.caught_up(pair.master)
+    pair.caught_up()
+    pair.lag()
+    time.sleep(1.1)  # seconds tell what is newer
+    pair.master.execute("UPDATE shop.t SET word = 'new' WHERE id > 300")
+    stream.caught_up(pair.master)
+    until(pair.received, what="the standby to receive it")
+    time.sleep(1.1)
+    stream.upstreams.switch("standby", "a test")
+
+
+def test_a_statement_on_a_standby_that_lags_brings_no_older_rows(pair: Pair) -> None:
+    """The statement enters the standby's binlog as its own newest transaction. The snapshot waits all the same."""
+    if pair.master.flavor == "mariadb":
+        pair.master.execute(f"GRANT REPLICA MONITOR ON *.* TO {CANAL}")
+        pair.caught_up()
+        pair.standby.execute("SET GLOBAL gtid_strict_mode = OFF")  # else the statement ends replication
+    copy = Copy({TABLE: ("id",)})
+    stream = SnapshotStream(
+        pair.master,
+        r"shop\.t",
+        state(TABLE),
+        copy,
+        limits=SnapshotLimits(rows_most=10, rows_per_s=100),
+        options=DecodeOptions(gtid_on=pair.gtid),
+        standby_port=pair.standby.port,
+    )
+    with stream:
+        pair.standby.execute("SET GLOBAL read_only = ON")
+        switched_to_a_standby_that_lags(pair, stream)
+        pair.standby.execute("ANALYZE TABLE shop.t")
+        until(lambda: any("it lacks changes" in text for text in stream.tries[-1:]), what="the snapshot to wait")
+        tries = len(stream.tries)
+        until(lambda: len(stream.tries) > tries, what="another try")
+        assert all(word == "new" for number, word in brought(copy).items() if number > 300)
+        pair.lag(over=True)
+        pair.caught_up()
+        stream.done(60)
+        stream.caught_up(pair.standby)
+    assert brought(copy) == standing(pair.standby)
 
 
 def test_a_table_without_a_key_is_whole_behind_a_switch(pair: Pair) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.positions.last_transaction import LastTransaction, last_transaction
+from canal_ha.source.positions.last_transaction import last_transaction
 from canal_ha.source.positions.scan import Scanner
 from lab import MariaDB
 from tests.source.reading import config_of
@@ -18,12 +20,17 @@ pytestmark = pytest.mark.real
 ORIGIN, BEGUN_S = 79, 1_700_000_000
 
 
-def newest(server: MariaDB, times: int = 1) -> set[LastTransaction]:
-    """Ask several times."""
+def newest(server: MariaDB, times: int = 1) -> set[tuple[int | None, int]]:
+    """Return origin and time of what is found, asking several times, each time as if nothing were known."""
     config = config_of(server)
     with closing(SourceSession(config, config.master)) as session:
         scanner = Scanner(session, examine(session), config, config.master)
-        return {last_transaction(scanner) for _ in range(times)}
+        found = set()
+        for number in range(times):
+            fresh = replace(scanner, config=replace(config, destination=f"{config.destination}-{number}-{uuid4()}"))
+            last = last_transaction(fresh)
+            found.add((last.origin, last.timestamp_ms))
+        return found
 
 
 def test_the_newest_transaction_of_a_large_journal_is_found_each_time(mariadb: MariaDB, database: str) -> None:
@@ -38,7 +45,7 @@ def test_the_newest_transaction_of_a_large_journal_is_found_each_time(mariadb: M
             for _ in range(3):
                 cursor.execute(f"INSERT INTO {database}.t VALUES (%s)", ("x" * (900 + number % 97),))
             connection.commit()
-    assert newest(mariadb, 100) == {LastTransaction(ORIGIN, (BEGUN_S + 799) * 1000)}
+    assert newest(mariadb, 100) == {(ORIGIN, (BEGUN_S + 799) * 1000)}
 
 
 def test_a_journal_that_the_server_has_begun_itself_hides_no_transaction_of_another(
@@ -49,4 +56,19 @@ def test_a_journal_that_the_server_has_begun_itself_hides_no_transaction_of_anot
         cursor.execute(f"SET SESSION server_id = {ORIGIN}, timestamp = {BEGUN_S}")
         cursor.execute(f"CREATE DATABASE {database}")
     mariadb.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    assert newest(mariadb) == {LastTransaction(ORIGIN, BEGUN_S * 1000)}
+    assert newest(mariadb) == {(ORIGIN, BEGUN_S * 1000)}
+
+
+def test_statements_of_the_server_itself_hide_no_rows_however_many_they_are(mariadb: MariaDB, database: str) -> None:
+    """More than a megabyte of them lies behind the last row of another server."""
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute(f"CREATE TABLE {database}.t (id int)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute(f"SET SESSION server_id = {ORIGIN}, timestamp = {BEGUN_S}")
+        cursor.execute(f"INSERT INTO {database}.t VALUES (1)")
+        cursor.execute("SET SESSION server_id = DEFAULT, timestamp = DEFAULT")
+        for _ in range(200):
+            cursor.execute(f"ANALYZE TABLE {database}.t /* {'x' * 10_000} */")
+            cursor.fetchall()
+    assert newest(mariadb) == {(ORIGIN, BEGUN_S * 1000)}

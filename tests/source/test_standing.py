@@ -109,6 +109,16 @@ def test_a_standby_whose_replication_stands_still_has_not_taken_over(pair: Sourc
     assert stands(pair.standby, read)
 
 
+STATEMENTS = (
+    "ANALYZE TABLE shop.t",
+    "FLUSH TABLES",
+    "FLUSH PRIVILEGES",
+    "CREATE USER IF NOT EXISTS somebody@localhost",
+    "OPTIMIZE TABLE shop.t",
+    "CREATE TABLE shop.own (id INT PRIMARY KEY)",
+)
+
+
 def lagging(pair: Source) -> LogPosition:
     """Stop the standby's replication, in the other server's last transaction; return what was read of that."""
     Replica(pair.standby).stop()
@@ -116,6 +126,51 @@ def lagging(pair: Source) -> LogPosition:
     read = read_to(pair.primary)
     time.sleep(1.1)  # seconds tell what is newer
     return read
+
+
+@pytest.mark.parametrize("read_only", [True, False], ids=["read_only", "writable"])
+def test_statements_on_a_standby_that_lags_are_no_sign_of_a_new_master(pair: Source, read_only: bool) -> None:
+    """They enter its binlog as its own newest transactions, even while it is read only."""
+    read = lagging(pair)
+    assert lags(pair.standby, read)
+    if read_only:
+        pair.standby.execute("SET GLOBAL read_only = ON")
+    for statement in STATEMENTS:
+        pair.standby.execute(statement)
+        assert lags(pair.standby, read), statement
+    pair.standby.execute("SET GLOBAL read_only = OFF")
+    written(pair.standby)
+    assert stands(pair.standby, read)
+
+
+def test_rows_of_its_own_on_a_standby_that_lags_are_no_sign_while_it_is_read_only(pair: Source) -> None:
+    """An administrator can write there. Replication that an error has stopped is not over either."""
+    read = lagging(pair)
+    pair.standby.execute("SET GLOBAL read_only = ON")
+    written(pair.standby)
+    assert lags(pair.standby, read)
+    pair.standby.execute("SET GLOBAL read_only = OFF")
+    Replica(pair.standby).start("IO_THREAD")
+    until(lambda: Replica(pair.standby).receives() == "Yes", seconds=60, what="replication")
+    assert lags(pair.standby, read)
+
+
+def test_statements_on_a_standby_of_mariadb_are_no_sign_to_an_account_without_rights() -> None:
+    """The account cannot see the replication, and compares times. The times of such statements tell nothing."""
+    with ExitStack() as stack:
+        pair = Source(Setting("mariadb", False, "FULL"), stack.enter_context(Network(1)))
+        pair.start(stack)
+        pair.primary.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT AUTO_INCREMENT PRIMARY KEY)")
+        pair.caught_up()
+        read = lagging(pair)
+        # else the statements' GTIDs would end replication
+        pair.standby.execute("SET GLOBAL gtid_strict_mode = OFF", "SET GLOBAL read_only = ON", *STATEMENTS)
+        config = config_of(pair.standby)
+        with pytest.raises(StandbyBehind):
+            check_standing(config, None, [read], lambda connection: None)
+        Replica(pair.standby).start()
+        pair.caught_up()
+        assert "REPLICA MONITOR" in check_standing(config, None, [read], lambda connection: None)
 
 
 def test_a_transaction_of_its_own_does_not_stand_for_one_that_it_lacks(pair: Source) -> None:
@@ -127,3 +182,15 @@ def test_a_transaction_of_its_own_does_not_stand_for_one_that_it_lacks(pair: Sou
         scanner = Scanner(session, examine(session), config, config.master)
         assert gtids.lags(scanner, str(read.gtid))
         assert not gtids.lags(scanner, str(read_to(pair.standby).gtid))
+
+
+def test_with_gtids_a_new_master_is_known_whatever_the_clocks_say(pair: Source) -> None:
+    """It lacks one transaction, and writes in the same second; or the clock of the old master was fast."""
+    Replica(pair.standby).stop()
+    pair.primary.execute("INSERT INTO shop.t VALUES ()")
+    read = replace(read_to(pair.primary), timestamp_ms=int(time.time() + 600) * 1000)
+    assert not _passes(pair.standby, read, gtid=True)
+    pair.standby.execute("INSERT INTO shop.t VALUES ()")
+    assert _passes(pair.standby, read, gtid=True)
+    with pytest.raises(StandbyBehind, match="clocks"):
+        check_standing(config_of(pair.standby), None, [read], lambda connection: None)

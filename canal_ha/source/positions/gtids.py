@@ -8,6 +8,7 @@ from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import binary_logs, may_contain
 from canal_ha.source.positions import locate
+from canal_ha.source.positions.last_transaction import LastTransaction
 from canal_ha.source.positions.scan import Scanner
 
 
@@ -63,6 +64,25 @@ def lags(scanner: Scanner, gtid_set: str) -> bool:
         number > max(written.get((domain, server), 0), replicated.get(domain, 0))
         for domain, server, number in _mariadb(gtid_set)
     )
+
+
+def is_in(scanner: Scanner, own: LastTransaction, gtid_set: str) -> bool | None:
+    """Return whether a set includes a transaction of the server's own; None if nobody can tell.
+
+    A set of MariaDB names only the last transaction of each domain.
+    """
+    if not own.gtid or not gtid_set:
+        return None
+    if not scanner.server.mariadb:
+        asked = "SELECT GTID_SUBTRACT(GTID_SUBTRACT(%s, %s), %s) AS rest"
+        return not scanner.session.query(asked, own.gtid, own.gtid_before, gtid_set)[0]["rest"]
+    last = {domain: (server, number) for domain, server, number in _mariadb(gtid_set)}
+    for domain, server, number in set(_mariadb(own.gtid)) - set(_mariadb(own.gtid_before)):
+        last_server, last_number = last.get(domain, (server, 0))
+        if last_server != server and last_number > number:
+            return None
+        return last_server == server and last_number >= number
+    return None
 
 
 def _cure(scanner: Scanner, at: LogPosition) -> str:

@@ -7,7 +7,7 @@ the one that holds the boundary, then packet by packet from the boundary before 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
@@ -30,15 +30,30 @@ _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
 
 
 @dataclass(frozen=True, slots=True)
-class EventHeader:
-    """What the header of an event says.
+class FoundEvent:
+    """An event, and the transaction that it belongs to.
 
     server_id: of the server that wrote it first.
     timestamp_ms: when it did, ms since 1970.
+    gtid_before, gtid: the sets executed before and after its transaction, of what was read; equal without GTIDs.
     """
 
     server_id: int
     timestamp_ms: int
+    gtid_before: str = ""
+    gtid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTo:
+    """How far a journal was read.
+
+    newest: the last event that was looked for; None if there was none.
+    offset: a boundary from which reading can go on.
+    """
+
+    newest: FoundEvent | None
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +106,26 @@ class Scanner:
         self._run(scan, journal=journal, offset=offset)
         return scan.found
 
-    def newest(self, journal: str, types: frozenset[int]) -> EventHeader | None:
-        """Return the last event of these types in a journal; None if it has none."""
-        boundaries = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=False)
-        self._run(boundaries, journal=journal)
-        offset = boundaries.earlier.position if boundaries.earlier else FIRST_OFFSET
-        offset = offset if offset <= OFFSET_MAX else FIRST_OFFSET
-        events = _Scan(boundary_decoder(journal, offset), by_packet=True, newest_of=types)
-        self._run(events, journal=journal, offset=offset)
-        return events.newest
+    def newest(self, journal: str, wanted: Callable[[int, int], bool], start: int = FIRST_OFFSET) -> ReadTo:
+        """Return the last wanted event of a journal's whole transactions.
+
+        wanted: takes type and server id.
+        start: the boundary from which to read.
+        """
+        boundaries = _Scan(boundary_decoder(journal, start), by_packet=False)
+        self._run(boundaries, journal=journal, offset=start)
+        if boundaries.last is None:
+            return ReadTo(None, start)
+        near = boundaries.earlier.position if boundaries.earlier else start
+        for offset in (near, start):  # there can be more behind the last wanted event than one large chunk
+            if offset > OFFSET_MAX:
+                continue
+            events = _Scan(boundary_decoder(journal, offset, gtid_set=""), by_packet=True, newest_of=wanted)
+            self._run(events, journal=journal, offset=offset)
+            if events.newest or offset == start:
+                break
+        reached = events.last.position if events.last else start
+        return ReadTo(events.newest, reached if reached <= OFFSET_MAX else start)
 
     def lacking(self, gtid_set: str) -> LogPosition | None:
         """Return where the first transaction begins that is not in the set; None if there is none yet."""
@@ -225,7 +251,7 @@ class _Scan:
 
     beyond: ends the scan at the first boundary for which it holds, `over`.
     until: ends the scan at the first event of these types; needs by_packet.
-    newest_of: types of events, of which `newest` is the last one; needs by_packet.
+    newest_of: takes type and server id of an event; `newest` is the last one for which it holds; needs by_packet.
     onwards: the last journal to scan; "" scans the first only.
 
     last, last_gtid: the boundary before `over`, and the set executed there.
@@ -242,14 +268,14 @@ class _Scan:
         by_packet: bool,
         beyond: Callable[[Passed], bool] = lambda passed: False,
         until: frozenset[int] = frozenset(),
-        newest_of: frozenset[int] = frozenset(),
+        newest_of: Callable[[int, int], bool] | None = None,
         onwards: str = "",
     ) -> None:
         self.journal = ""
         self.last: Passed | None = None
         self.last_gtid = ""
         self.earlier: Passed | None = None
-        self.newest: EventHeader | None = None
+        self.newest: FoundEvent | None = None
         self.over: Passed | None = None
         self.reached: Passed | None = None
         self.truncated = False
@@ -259,6 +285,7 @@ class _Scan:
         self._beyond = beyond
         self._until = until
         self._newest_of = newest_of
+        self._met: FoundEvent | None = None  # the last wanted event of the transaction that is read
         self._onwards = onwards
         self._heartbeat: SourceHeartbeat | None = None
         self._pending = bytearray()
@@ -279,8 +306,9 @@ class _Scan:
         if len(packet) < 24 or packet[4] != 0:
             return
         timestamp_ms = int.from_bytes(packet[5:9], "little") * 1000
-        if packet[9] in self._newest_of:
-            self.newest = EventHeader(int.from_bytes(packet[10:14], "little"), timestamp_ms)
+        server_id = int.from_bytes(packet[10:14], "little")
+        if self._newest_of and self._newest_of(packet[9], server_id):
+            self._met = FoundEvent(server_id, timestamp_ms)
         if packet[9] in self._until:
             size = int.from_bytes(packet[14:18], "little")
             end = int.from_bytes(packet[18:22], "little")
@@ -295,7 +323,11 @@ class _Scan:
                     if self._beyond(output):
                         self.over = output
                         raise Enough
-                    self.earlier, self.last, self.last_gtid = self.last, output, self._decoder.gtid_set
+                    gtid_before, self.last_gtid = self.last_gtid, self._decoder.gtid_set
+                    if self._met:
+                        self.newest = replace(self._met, gtid_before=gtid_before, gtid=self.last_gtid)
+                        self._met = None
+                    self.earlier, self.last = self.last, output
                 case Rotated():
                     self.reached = Passed(output.journal, output.position, 0)
                     last = not self._onwards or self.journal == self._onwards
