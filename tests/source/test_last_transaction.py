@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import replace
 from uuid import uuid4
@@ -13,6 +14,7 @@ from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions.last_transaction import last_transaction
 from canal_ha.source.positions.scan import Scanner
 from lab import MariaDB
+from lab.waiting import until
 from tests.source.reading import config_of
 
 pytestmark = pytest.mark.real
@@ -72,3 +74,27 @@ def test_statements_of_the_server_itself_hide_no_rows_however_many_they_are(mari
             cursor.execute(f"ANALYZE TABLE {database}.t /* {'x' * 10_000} */")
             cursor.fetchall()
     assert newest(mariadb) == {(ORIGIN, BEGUN_S * 1000)}
+
+
+def test_a_journal_of_the_same_name_after_a_reset_is_read_anew(mariadb: MariaDB, database: str) -> None:
+    """What is known of the old journal does not count for the new one, however long that is."""
+    config = config_of(mariadb)
+    with (
+        mariadb.connect() as connection,
+        connection.cursor() as cursor,
+        closing(SourceSession(config, config.master)) as session,
+    ):
+        scanner = Scanner(session, examine(session), config, config.master)
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute(f"CREATE TABLE {database}.t (pad varchar(100))")
+        cursor.execute("RESET MASTER")
+        cursor.execute(f"INSERT INTO {database}.t VALUES ('own')")
+        assert last_transaction(scanner).origin == scanner.server.server_id
+        known = mariadb.position()
+        created_s = int(time.time())
+        until(lambda: int(time.time()) > created_s, what="the next second")
+        cursor.execute("RESET MASTER")
+        cursor.execute(f"SET SESSION server_id = {ORIGIN}, timestamp = {BEGUN_S}")
+        while mariadb.position() <= known:
+            cursor.execute(f"INSERT INTO {database}.t VALUES ('other')")
+        assert last_transaction(scanner).origin == ORIGIN

@@ -194,3 +194,23 @@ def test_with_gtids_a_new_master_is_known_whatever_the_clocks_say(pair: Source) 
     assert _passes(pair.standby, read, gtid=True)
     with pytest.raises(StandbyBehind, match="clocks"):
         check_standing(config_of(pair.standby), None, [read], lambda connection: None)
+
+
+def test_a_look_at_a_standby_reads_its_journal_once(pair: Source) -> None:
+    """The first look reads what a binlog of 20 MB has. The next ones read what has come since."""
+    pair.primary.execute("CREATE TABLE shop.wide (pad LONGTEXT)")
+    for _ in range(20):
+        pair.primary.execute("INSERT INTO shop.wide VALUES (REPEAT('x', 1000000))")
+    pair.caught_up()
+    read = lagging(pair)
+
+    def sent() -> int:
+        return int(pair.standby.query("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")[0]["Value"])
+
+    assert lags(pair.standby, read)
+    before = sent()
+    for _ in range(5):
+        assert lags(pair.standby, read)
+    assert sent() - before < 1_000_000
+    written(pair.standby)
+    assert stands(pair.standby, read)

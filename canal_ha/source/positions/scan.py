@@ -89,10 +89,10 @@ class Scanner:
             return self._position(journal, FIRST_OFFSET, 0)
         return self._position(journal, found.position, found.timestamp_ms)
 
-    def began_ms(self, journal: str) -> int:
-        """Return when a journal was created, ms: the time of its format description."""
+    def began_ms(self, journal: str, offset: int = FIRST_OFFSET) -> int:
+        """Return when a journal was created, ms: the time of its format description, which comes before any offset."""
         scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
-        self._run(scan, journal=journal)
+        self._run(scan, journal=journal, offset=offset)
         return scan.found.timestamp_ms if scan.found else 0
 
     def event_at(self, journal: str, offset: int) -> Passed | None:
