@@ -53,7 +53,8 @@ class SnapshotFeed:
         begins_again: called with tables that are read again from their first row.
         sorts: see SnapshotReader.
         """
-        # a cursor of this server's binlog can have the GTIDs of another server that this one lacks
+        # a cursor of this server's binlog can have the GTIDs of another server that this one lacks; without GTIDs, all
+        # that it lacks comes again behind the cursor
         before = request.start if config.decode.gtid_on else None
         self._junction = junction = Junction(request.accept, lambda: self._dump.decoded, before)
         decode = decoding(config, request)
