@@ -352,7 +352,7 @@ class DataLoss(CanalError):
 
 
 class ClientIdTaken(CanalError):
-    """Another spool moved the server's cursor: two queries use the same client id."""
+    """Two processes use one client id: another one runs, or has moved the server's cursor."""
 
 
 class SchemaChanged(CanalError):

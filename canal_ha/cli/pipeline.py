@@ -93,7 +93,9 @@ def run(file: Path, once: bool, engine: Engine | None) -> None:
     if described is not None and described.engine == "embedded":
         _say(f"{described.name}: engine: embedded ({described.why_engine})", err=True)
         shown = _Shown(described.name)
-        _part("engine").PipelineEngine(described, reread=lambda: _described(file, engine)).run(once=once, show=shown)
+        with _part("state_lock").alone(described):
+            made = _part("engine").PipelineEngine(described, reread=lambda: _described(file, engine))
+            made.run(once=once, show=shown)
         shown.end()
         return
     on_spark, why = _on_spark(file, described)

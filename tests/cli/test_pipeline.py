@@ -19,9 +19,11 @@ from canal_ha.model.position import LogPosition
 from canal_ha.pipeline import description, inspection, schema
 from canal_ha.pipeline.flow import FlowState
 from canal_ha.pipeline.progress import Progress
+from canal_ha.pipeline.state_lock import alone
 from canal_ha.spark import pipeline_file
 from lab.ports import free_port
 from lab.process import spawn
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "conf" / "pipeline"
@@ -37,6 +39,21 @@ def written(directory: Path, text: str) -> str:
     file = directory / "shop.yaml"
     file.write_text(text)
     return str(file)
+
+
+def into_parquet(directory: Path, *, source: str = "servers", more: str = "", state: str = "state") -> str:
+    """Write a file of a pipeline whose source does not answer; return its name.
+
+    source: the option that names the source.
+    more: other options of the source.
+    state: directory, below the given one.
+    """
+    text = (
+        f"name: shop\nengine: embedded\nstate: {directory}/{state}\ntables: [s.t]\n"
+        f"source: {{{source}: '127.0.0.1:{free_port()}', destination: d{more}}}\n"
+        f"target: {{type: parquet, mode: changelog, path: {directory}/lake}}\n"
+    )
+    return written(directory, text)
 
 
 SPARK = """\
@@ -359,12 +376,7 @@ def test_an_unreadable_file_is_one_line_for_each_mistake(tmp_path: Path) -> None
 
 def test_commands_that_look_wait_shortly_for_a_node_and_log_text(tmp_path: Path) -> None:
     """They say what they found, and that no node answers."""
-    file = written(
-        tmp_path,
-        f"name: shop\nengine: embedded\nstate: {tmp_path}/state\ntables: [s.t]\n"
-        f"source: {{servers: '127.0.0.1:{free_port()}', destination: d}}\n"
-        f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n",
-    )
+    file = into_parquet(tmp_path)
     shorter = "from canal_ha.pipeline import inspection; inspection.WAIT_S = 2.0"
     program = [sys.executable, "-c", f"{shorter}; from canal_ha.cli.main import main; main()", "pipeline"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -383,12 +395,7 @@ def test_what_could_not_be_read_counted_as_missing(source: str, unknown: str, tm
     """A status said that nothing is committed yet, and a plan, that the pipeline begins with the existing rows."""
     if unknown == "progress":
         (tmp_path / "lake").write_text("not a directory")
-    file = written(
-        tmp_path,
-        f"name: shop\nengine: embedded\nstate: {tmp_path}/state\ntables: [s.t]\n"
-        f"source: {{{source}: '127.0.0.1:{free_port()}', destination: d, snapshot: initial}}\n"
-        f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n",
-    )
+    file = into_parquet(tmp_path, source=source, more=", snapshot: initial")
     status, plan = pipeline("status", file), pipeline("plan", file)
     assert (status.exit_code, plan.exit_code) == (1, 1)
     assert ("nothing committed yet" in status.output) == (unknown == "cursor")
@@ -398,15 +405,30 @@ def test_what_could_not_be_read_counted_as_missing(source: str, unknown: str, tm
 
 def test_a_check_tells_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
     """It is made if it is missing."""
-    text = (
-        "name: shop\nengine: embedded\ntables: [s.t]\n"
-        f"source: {{servers: '127.0.0.1:{free_port()}', destination: d}}\n"
-        f"target: {{type: parquet, mode: changelog, path: {tmp_path}/lake}}\n"
-    )
-    good = pipeline("check", written(tmp_path, f"{text}state: {tmp_path}/new/state\n"))
+    good = pipeline("check", into_parquet(tmp_path, state="new/state"))
     assert f"ok    state         {tmp_path}/new/state\n" in good.output
     assert list((tmp_path / "new" / "state").iterdir()) == []
     (tmp_path / "plain").write_text("a file")
-    bad = pipeline("check", written(tmp_path, f"{text}state: {tmp_path}/plain/state\n"))
+    bad = pipeline("check", into_parquet(tmp_path, state="plain/state"))
     assert bad.exit_code == 1
     assert f"FAIL  state         {tmp_path}/plain/state cannot be written: Not a directory" in bad.output
+
+
+def test_a_second_start_of_a_pipeline_ended_the_first_one(tmp_path: Path) -> None:
+    """Without ZooKeeper nobody elects one of them, and the newer one took the client id. With it, the second waits."""
+    file, lock = into_parquet(tmp_path), tmp_path / "state" / "run.lock"
+    program = [sys.executable, "-c", "from canal_ha.cli.main import main; main()", "pipeline", "run", file]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with spawn(program, **pipes) as first:
+        until(lambda: lock.exists() and lock.read_text().endswith("\n"), what="the first one has begun")
+        with spawn(program, **pipes) as second:
+            try:
+                _, errors = second.communicate(timeout=30)
+            finally:
+                second.kill()
+        assert second.returncode == 1
+        assert f"the pipeline shop runs already: process {first.pid} on " in errors
+        assert first.poll() is None
+        first.kill()
+    with alone(description.load(file)):  # the lock went with the process
+        pass
