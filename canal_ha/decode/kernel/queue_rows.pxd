@@ -9,6 +9,7 @@ from libc.stdint cimport uint64_t
 cdef Py_ssize_t _QUOTE, _BACKSLASH
 cdef uint64_t _ALL
 cdef bytes _NAMED, _DIGITS
+cdef str _DIFFERENT
 
 @cython.locals(
     found=list, text=bytearray, names=object, row=Py_ssize_t, layout=ly.Layout, index=Py_ssize_t
@@ -20,7 +21,7 @@ cpdef list row_objects(bytes src, c_array places, ly.Images images, bint deleted
 )
 cpdef list old_objects(bytes src, c_array places, ly.Images images, list now, list labels)
 @cython.locals(
-    found=list, row=Py_ssize_t, layout=ly.Layout, hashed=uint64_t, index=Py_ssize_t, column=ly.ColumnLayout
+    found=list, names=object, row=Py_ssize_t, layout=ly.Layout, hashed=uint64_t, index=Py_ssize_t, column=ly.ColumnLayout
 )
 cpdef list row_hashes(bytes src, c_array places, ly.Images images, bint deleted, list columns)
 @cython.locals(found=uint64_t, byte=uint64_t, unit=uint64_t, size=Py_ssize_t)

@@ -19,6 +19,7 @@ _BACKSLASH = 0x5C
 _NAMED = b"btn?fr"  # letters of the escapes of the bytes from 8 on
 _ALL = (1 << 32) - 1
 _DIGITS = b"0123456789abcdef"
+_DIFFERENT = "rows of one entry with different columns"  # the caller knows those of the last one
 
 
 def row_objects(src: bytes, places: array[int], images: ly.Images, deleted: bool, labels: list[bytes]) -> list[bytes]:
@@ -37,8 +38,8 @@ def row_objects(src: bytes, places: array[int], images: ly.Images, deleted: bool
         layout = images.before if deleted else images.after
         if row == 0:
             names = layout.names
-        elif layout.names is not names:
-            raise p.Broken("rows of one entry with different columns")
+        if layout.names is not names or len(layout.columns) != len(labels):
+            raise p.Broken(_DIFFERENT)
         p.truncate(text, 0)
         p.put_byte(text, 0x7B)
         for index in range(len(layout.columns)):
@@ -68,12 +69,14 @@ def old_objects(src: bytes, places: array[int], images: ly.Images, now: list[int
         if row == 0:
             before = images.before.names
             after = images.after.names
-        elif images.before.names is not before or images.after.names is not after:
-            raise p.Broken("rows of one entry with different columns")
+        if images.before.names is not before or images.after.names is not after or len(old) != len(now):
+            raise p.Broken(_DIFFERENT)
         p.truncate(text, 0)
         p.put_byte(text, 0x7B)
         for index in range(len(old)):
             place = now[index]
+            if place >= len(new):
+                raise p.Broken(_DIFFERENT)
             if place >= 0 and not _same(src, old[index], new[place]):
                 p.set_byte(updated, index, 1)
             if p.byte_at(updated, index):
@@ -91,11 +94,18 @@ def row_hashes(src: bytes, places: array[int], images: ly.Images, deleted: bool,
     Raises Broken.
     """
     found = []
+    names: object = None
     for row in range(p.length(places) >> 1):
         images.row(src, p.item(places, 2 * row), p.item(places, 2 * row + 1))
         layout = images.before if deleted else images.after
         hashed = 0
+        if row == 0:
+            names = layout.names
+        if layout.names is not names:
+            raise p.Broken(_DIFFERENT)
         for index in columns:
+            if index >= len(layout.columns):
+                raise p.Broken(_DIFFERENT)
             column = layout.columns[index]
             if column.start == k.NULL:
                 continue

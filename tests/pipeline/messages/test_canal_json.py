@@ -6,12 +6,13 @@ import json
 
 import pytest
 
+from canal_ha.errors import RemoteProtocolError
 from canal_ha.pipeline.messages.canal_json import CanalJson
 from canal_ha.pipeline.messages.queue_message import MessageOrigin
 from canal_ha.pipeline.messages.routing import PartitionRules, Placement, TopicRules
-from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA
+from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry, RowChange
 from tests.pipeline.messages.recorded import TAGS, recorded, row_entry
-from tests.spark.entries import ID, rows
+from tests.spark.entries import ID, NAME, rows
 
 HASHES = [
     ("", 1, True),
@@ -63,3 +64,26 @@ def test_names_with_percent_signs() -> None:
     raw = rows(1, "INSERT", [(None, {"id": "1", "50%s": "100%d"})], (ID, ("50%s", "varchar(9)", 12, False)))
     [record] = CanalJson().records(row_entry(raw), "topic", Placement(None, 1), MessageOrigin("golden", 7, 1))
     assert json.loads(record.value or b"")["data"] == [{"id": "1", "50%s": "100%d"}]
+
+
+@pytest.mark.parametrize("kind", ["INSERT", "UPDATE", "DELETE"])
+@pytest.mark.parametrize("hashed", ["", r".*\..*:$pk$", r".*\..*:c59"])
+@pytest.mark.parametrize("first", ["more", "fewer"])
+def test_rows_of_one_entry_with_different_columns_were_an_index_error(kind: str, hashed: str, first: str) -> None:
+    """No server sends them. The node then gets the blame, in one line."""
+    many = tuple((f"c{number}", "varchar(9)", 12, number == 59) for number in range(60))
+
+    def entry_of(columns: tuple[tuple[str, str, int, bool], ...]) -> Entry:
+        image = dict.fromkeys((name for name, *_ in columns), "1")
+        before, after = (None if kind == "INSERT" else image), (None if kind == "DELETE" else image)
+        return Entry.FromString(rows(1, kind, [(before, after)], columns))
+
+    entry, other = entry_of(many), entry_of((ID, NAME))
+    if first == "fewer":
+        entry, other = other, entry
+    change = RowChange.FromString(entry.storeValue)
+    change.rowDatas.append(RowChange.FromString(other.storeValue).rowDatas[0])
+    entry.storeValue = change.SerializeToString()
+    placement = Placement(PartitionRules(hashed).key_of("s", "t"), 5) if hashed else Placement(None, 1)
+    with pytest.raises(RemoteProtocolError, match="rows of one entry with different columns"):
+        list(CanalJson().records(row_entry(entry.SerializeToString()), "t", placement, MessageOrigin("d", 1, 1)))
