@@ -137,7 +137,7 @@ def test_a_number_where_a_text_is_expected_needs_quotes() -> None:
         ("url: x", "shop.yaml:5: url is unknown; it belongs under target"),
         ("tables: []", "shop.yaml:5: tables: expected schema.table, or a pattern as shop.* or a list, not empty"),
         ("tables: [orders]", "shop.yaml:5: tables[1]: expected schema.table, or a pattern as shop.*"),
-        ("keys: {log: [id]}", "shop.yaml:5: keys: expected schema.table as key, not log"),
+        ("keys: {log: [id]}", "shop.yaml:5: keys: expected schema.table without wildcards as key, not log"),
         ("keys: {a.b: [1]}", "shop.yaml:5: keys.a.b[1]: expected a text; put the value in quotes"),
         (
             "transforms:\n- drop: {columns: a}\n  mask: {columns: b}",
@@ -395,3 +395,10 @@ def test_every_key_that_names_a_file_is_known_as_one() -> None:
         for key, each in section["properties"].items():
             names_one = str(each.get("description", "")).startswith(("File ", "PEM file "))
             assert names_one == (key.lower() in NAMED), key
+
+
+@pytest.mark.parametrize("name", ["shop.*", "shop.log_?", "shop.log[0-9]", "*.log"])
+def test_a_pattern_under_keys_was_accepted_without_effect(name: str) -> None:
+    """Keys are found by the name of a table. No table had this one, and no warning said so."""
+    said = "keys: expected schema.table without wildcards as key, not "
+    assert problems(f"{FILE}keys: {{'{name}': id}}\n") == [f"shop.yaml:5: {said}{name}"]
