@@ -113,10 +113,19 @@ def problems(value: object, line: Callable[[Path], int], secret: Callable[[Path]
     secret: returns whether a value must not be shown.
     """
     found: dict[tuple[int, str], None] = {}
-    for error in _validator().iter_errors(value):
+    errors = list(_validator().iter_errors(value))
+    told = {tuple(error.absolute_path) for error in errors if _of_type(error)}
+    for error in errors:
+        if error.validator == "enum" and tuple(error.absolute_path) in told and not _of_type(error):
+            continue  # what a target can have at all, where its type allows less
         for place, says in _sentences(error, secret):
             found[line(place), says] = None
     return sorted(found)
+
+
+def _of_type(error: ValidationError) -> bool:
+    """Return whether a type of target finds a word wrong, by its own list."""
+    return error.validator == "enum" and "allOf" in error.absolute_schema_path
 
 
 def _sentences(error: ValidationError, secret: Callable[[Path], bool]) -> Iterator[tuple[Path, str]]:

@@ -402,3 +402,23 @@ def test_a_pattern_under_keys_was_accepted_without_effect(name: str) -> None:
     """Keys are found by the name of a table. No table had this one, and no warning said so."""
     said = "keys: expected schema.table without wildcards as key, not "
     assert problems(f"{FILE}keys: {{'{name}': id}}\n") == [f"shop.yaml:5: {said}{name}"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "word", "expected"),
+    [
+        ("delta", "mode", "mirro", "one of mirror, scd2 and changelog; did you mean mirror?"),
+        ("parquet", "mode", "mirror", "changelog"),
+        ("kafka", "mode", "event", "events; did you mean events?"),
+        ("parquet", "evolve", "stopp", "one of evolve and stop; did you mean stop?"),
+    ],
+)
+def test_a_wrong_word_of_a_target_had_two_errors_that_contradict_each_other(
+    kind: str, key: str, word: str, expected: str
+) -> None:
+    """One listed what the target can have, the other one what any target can have."""
+    options = {"kafka": "servers: 'a:1'"}.get(kind, "path: /lake")
+    lines = problems(
+        FILE.replace('type: http, url: "http://127.0.0.1:8080/rows"', f"type: {kind}, {key}: {word}, {options}")
+    )
+    assert lines == [f"shop.yaml:4: target.{key} = {word}: expected {expected}"]
