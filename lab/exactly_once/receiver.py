@@ -43,7 +43,7 @@ class RowReceiver(Process):
         for text in self.file.read_text().splitlines() if self.file.exists() else ():
             request = json.loads(text)
             run, first, _ = request["key"].rsplit(".", 2)
-            for number, line in enumerate(request["body"].splitlines(), int(first)):
+            for number, line in enumerate(request["body"].encode().splitlines(), int(first)):
                 if (run, number) not in seen:
                     seen.add((run, number))
                     yield json.loads(line)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from random import Random
+from urllib.request import Request, urlopen
 
 import pymysql
 import pytest
 
 from lab.exactly_once.__main__ import main
 from lab.exactly_once.changes import Change, judged, written
+from lab.exactly_once.receiver import RowReceiver
 from lab.mysql import MySQL
 
 WANTED = [Change("insert", 1, 1), Change("insert", 2, 2), Change("update", 1, 3), Change("delete", 1, 3)]
@@ -61,3 +64,14 @@ def test_every_target_has_each_change_once_after_kills(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert len(printed.splitlines()) == 1 + 3 * 2 + 5 * 3
+
+
+def test_a_row_with_a_line_separator_of_unicode_was_cut() -> None:
+    """JSON has U+2028 and U+0085 as they are; only a line feed ends a row."""
+    rows = [{"text": "a\u2028b\u2029c\x85d"}, {"text": "e"}]
+    body = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    with RowReceiver() as receiver:
+        request = Request(receiver.url, body.encode(), {"idempotency-key": "run.0.1"})
+        with urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+        assert list(receiver.rows()) == rows
