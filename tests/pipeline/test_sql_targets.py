@@ -450,6 +450,15 @@ def test_a_value_that_does_not_fit_names_table_and_column(source: Sourced, copie
     assert [row["id"] for row in copies.rows()] == [1]
 
 
+def test_a_truncate_in_an_executable_comment_left_the_rows_in_a_copy(source: Sourced, copies: SqlCopies) -> None:
+    """The node made no entry of it, as canal makes none, so no copy was emptied."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    copies.target.commit(source.portion())
+    source.execute("/*!50000 TRUNCATE TABLE t */", "INSERT INTO t VALUES (2)")
+    copies.target.commit(source.portion())
+    assert [row["id"] for row in copies.rows()] == [2]
+
+
 def test_a_lock_of_another_session_passes(source: Sourced, copies: SqlCopies) -> None:
     """The error can be tried again, and the same portion is written then."""
     source.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
