@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 Spans = list[tuple[int, int]]
+_LARGER = 1 << 64  # than any number of a transaction
 
 
 def covers(whole: str, part: str) -> bool:
@@ -22,10 +25,13 @@ class GtidSet:
         self._spans = _parse(text)
 
     def has(self, gtid: str) -> bool:
-        """Return whether it has one transaction, `uuid:number` or `uuid:tag:number`."""
+        """Return whether it has one transaction, `uuid:number` or `uuid:tag:number`; False for another text."""
         source, _, number = gtid.rpartition(":")
-        key = source if ":" in source else f"{source}:"
-        return _contain(self._spans.get(key, []), [(int(number), int(number))])
+        spans = self._spans.get(source if ":" in source else f"{source}:")
+        if not spans or not number.isdecimal():
+            return False
+        at = bisect_right(spans, (int(number), _LARGER))
+        return at > 0 and int(number) <= spans[at - 1][1]
 
 
 def _contain(mine: Spans, theirs: Spans) -> bool:

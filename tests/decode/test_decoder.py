@@ -651,6 +651,17 @@ def test_gtids_of_runs_and_of_the_place_to_reconnect_at() -> None:
     assert work.gtid_set == f"{UUID}:1-6:9{tail}"
 
 
+def test_an_anonymous_transaction_does_not_carry_the_gtid_of_the_one_before() -> None:
+    """The set stays as it is."""
+    dump = Dump().format().add(33, gtid(5)).begin().table().insert(5).xid()
+    dump.add(34, gtid(1, bytes(16))).begin().table().insert(6).xid()
+    (segment,) = segments(decoder(options=DecodeOptions(gtid_on=True), gtid_set=f"{UUID}:1-4").feed(bytes(dump.data)))
+    headers = [entry.Entry.FromString(each).header for each in segment.entries()]
+    told = [[pair.value for pair in header.props if pair.key.startswith("curtGtid")] for header in headers]
+    assert told == [[f"{UUID}:5", "5", "4"]] * 3 + [[]] * 3
+    assert {header.gtid for header in headers} == {f"{UUID}:1-5"}
+
+
 def test_a_set_that_makes_no_sense() -> None:
     """A malformed start set raises ValueError when the decoder is created."""
     with pytest.raises(ValueError, match="not a GTID set"):

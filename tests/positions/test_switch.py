@@ -372,6 +372,24 @@ def test_no_old_row_comes_again_behind_a_statement_of_the_standby_alone(make: ty
 
 
 @pytest.mark.real
+def test_no_row_is_lost_when_the_new_server_turns_its_gtids_off() -> None:
+    """Anonymous transactions leave the set as it is. They are new all the same."""
+    with paired(MySQL, gtid=True) as pair, pair.node().start() as node, Getting(node) as got:
+        writes = Writer(pair.master, 1)
+        writes.write(5)
+        got.upto(5)
+        pair.caught_up()
+        pair.replica.forget()
+        assert "reads from" in switched(node, "standby")
+        writes.server = pair.standby
+        for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+            pair.standby.execute(f"SET GLOBAL gtid_mode = {mode}")
+        writes.write(10)
+        got.upto(writes.written[-1])
+    assert Compared.of(got.ids, writes.written) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.real
 @pytest.mark.parametrize(("make", "gtid"), [(MariaDB, True), (MySQL, False)])
 def test_nothing_comes_twice_if_a_slow_client_held_the_stream_before_the_visit(
     make: type[SqlServer], gtid: bool

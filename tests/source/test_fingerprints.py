@@ -541,7 +541,6 @@ def test_a_standby_that_lags_is_not_delivered_twice() -> None:
 @pytest.mark.parametrize(
     ("start", "gtids", "new"),
     [
-        ("u:1-5", ["u:1-5", "u:1-5", "u:1-6"], [2]),
         ("0-1-5", ["0-1-4", "0-1-5", "0-1-6"], [2]),
         ("0-1-5", ["0-1-4", "0-2-5", "0-2-6", "0-2-6"], [2]),
     ],
@@ -574,7 +573,12 @@ def test_a_gtid_is_read_from_the_header_alone(size: int) -> None:
     without = pb.Entry(header=pb.Header(schemaName="s" * 200), storeValue=b"\x0a\x08curtGtid\x12\x03a:1")
     assert own_gtid(without.SerializeToString()) == ""
     assert own_gtid(b"") == ""
-    assert own_gtid(b"\x0a\xff\xff\xff") == ""
+    named = pb.Header(
+        schemaName="s", tableName="\n\x08curtGtid\x12\x03abc", props=[pb.Pair(key="curtGtid", value="u:9")]
+    )
+    assert own_gtid(pb.Entry(header=named).SerializeToString()) == "u:9"
+    del named.props[:]
+    assert own_gtid(pb.Entry(header=named).SerializeToString()) == ""
 
 
 def test_a_transaction_without_entries_brings_no_old_one_again() -> None:
@@ -584,6 +588,15 @@ def test_a_transaction_without_entries_brings_no_old_one_again() -> None:
     own = ["u:6", "u:7", "u:8", "u:5"]
     each = [segment([with_own_gtid(gtid)], gtid=text) for gtid, text in zip(own, sets, strict=True)]
     assert [bool(known.new(one)) for one in each] == [False, False, True, False]
+
+
+def test_an_anonymous_transaction_is_not_dropped() -> None:
+    """GTIDs are turned off behind the switch. An anonymous transaction leaves the set as it is, and is new."""
+    known = Executed("u:1-7")
+    begin, row, end = (Item(4, kind) for kind in (EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
+    old = with_own_gtid("u:7", EntryKind.DDL)
+    (kept_part,) = known.new(segment([old, Item(4, EntryKind.DDL), begin, row, end], gtid="u:1-7"))
+    assert bytes(kept_part.kinds) == bytes([EntryKind.DDL, EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END])
 
 
 def test_an_old_statement_behind_a_new_one_is_dropped() -> None:

@@ -771,7 +771,9 @@ class EventStream:
         self.open = True
         self.begun = False
         self.holding = False
-        if self.has_gtids and kind != k.ANONYMOUS_GTID:
+        if self.has_gtids and kind == k.ANONYMOUS_GTID:
+            p.truncate(self.known_gtids.props, 0)  # they are of the transaction before
+        elif self.has_gtids:
             self.known_gtids.transaction(src, body, stop)
             self.take_gtids()
 

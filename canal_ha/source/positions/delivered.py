@@ -16,8 +16,10 @@ from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
-_OWN_GTID = b"\x0a\x08curtGtid\x12"  # the key of Header.props, and the tag of its value; the size of the value follows
-_ALONE = (EntryKind.DDL, EntryKind.QUERY)  # statements that may be transactions of their own, without begin and end
+_HEADER = b"\x0a"  # the tag of Entry.header; all tags of an entry have one byte
+_VARINT = 0  # the type of a field
+_PROPS = 0x62  # the tag of Header.props
+_OWN_GTID = b"\x0a\x08curtGtid\x12"  # a key there, and the tag of its value
 _LATE_S = 60  # an expected transaction that is later than this by its origin's clock is lost
 
 
@@ -83,17 +85,14 @@ class ExpectedTransactions:
 class Executed:
     """Drops the transactions of a GTID set, `text`, wherever they come. Needs entries that carry their set.
 
-    An entry of MySQL carries its own GTID, too. An entry of MariaDB does not: its GTID is what has moved in the set
-    since the last entry, and has the entry's server id. A transaction without entries, such as FLUSH TABLES, may have
-    moved other parts of the set.
+    An entry of MySQL also carries the GTID of its own transaction, unless that is anonymous: then it is new.
     """
 
     def __init__(self, gtid_set: str) -> None:
         self.text = gtid_set
+        self._domains = _Domains(gtid_set) if _last_of(gtid_set) else None
         self._set = GtidSet(gtid_set)
-        self._text = Gtids(gtid_set).text
-        self._last = _last_of(self._text)
-        self._inside = False  # in a transaction, or among entries outside one that share a GTID
+        self._inside = False  # a transaction of MySQL has begun and not ended
         self._dropping = False
 
     def new(self, segment: Segment) -> Sequence[Segment]:
@@ -104,39 +103,60 @@ class Executed:
             text, origin = segment.run_gtids[run], segment.run_server_ids[run]
             for index in range(first, last):
                 kind = segment.kinds[index]
-                begins = kind == EntryKind.BEGIN or not self._inside or text != self._text
-                asks = bool(text) and (begins or kind in _ALONE)
-                if own := own_gtid(segment.entry(index)) if asks else "":
-                    self._dropping = self._set.has(own)
-                elif begins:
-                    self._dropping = self._was_executed(text, origin)
-                self._inside = True
-                self._text = text
-                if not self._dropping:
+                drops = self._domains.has(kind, text, origin) if self._domains else self._has(segment, index, kind)
+                if not drops:
                     kept.append(index)
-                if kind == EntryKind.END:
-                    self._inside = False
         if len(kept) == len(segment):
             return (segment,)
         return (segment.select(kept),) if kept else ()
 
-    def _was_executed(self, text: str, origin: int) -> bool:
-        """Return whether a transaction without its own GTID was already executed.
+    def _has(self, segment: Segment, index: int, kind: int) -> bool:
+        if kind == EntryKind.BEGIN or not self._inside:
+            own = own_gtid(segment.entry(index))
+            self._dropping = bool(own) and self._set.has(own)
+        if kind in (EntryKind.BEGIN, EntryKind.END):
+            self._inside = kind == EntryKind.BEGIN
+        return self._dropping
 
-        text: the set including it, as the decoder counts it.
-        origin: server id of its entries.
+
+class _Domains:
+    """Which transactions a GTID set of MariaDB has.
+
+    An entry carries the set that its transaction has made. Its own GTID is what has moved in it since the last entry,
+    and has the entry's server id. A transaction without entries, such as FLUSH TABLES, may have moved other domains. If
+    that leaves a choice, the transaction counts as new, and so do all later ones of these domains: a target that
+    applies an old row again must apply the newer rows again.
+    """
+
+    def __init__(self, gtid_set: str) -> None:
+        self._text = Gtids(gtid_set).text
+        self._last = _last_of(self._text)
+        self._inside = False  # in a transaction, or among entries outside one that share a GTID
+        self._has = False
+
+    def has(self, kind: int, text: str, origin: int) -> bool:
+        """Return whether the set has the transaction of the next entry.
+
+        kind: of the entry.
+        text: the set including its transaction, as the decoder counts it; "" if there is none.
+        origin: server id of the entry.
         """
-        if not text:
-            return False
-        if text == self._text:
-            return True
+        if kind == EntryKind.BEGIN or not self._inside or text != self._text:
+            self._has = bool(text) and (text == self._text or self._had(text, origin))
+            self._inside = True
+            self._text = text
+        if kind == EntryKind.END:
+            self._inside = False
+        return self._has
+
+    def _had(self, text: str, origin: int) -> bool:
         before = _last_of(self._text)
         moved = {domain: last for domain, last in _last_of(text).items() if before.get(domain) != last}
         own = {domain: last for domain, last in moved.items() if last[0] == origin} or moved
-        known = bool(own) and all(number <= self._last.get(domain, (0, 0))[1] for domain, (_, number) in own.items())
-        if not known:
+        had = bool(own) and all(number <= self._last.get(domain, (0, 0))[1] for domain, (_, number) in own.items())
+        if not had:
             self._last |= own
-        return known
+        return had
 
 
 def both(one: str, other: str) -> str:
@@ -155,26 +175,35 @@ def both(one: str, other: str) -> str:
 
 
 def own_gtid(entry: bytes) -> str:
-    """Return the GTID of an entry's transaction, as MySQL writes it; "" if the entry has none."""
-    header = entry[: _header_end(entry)]
-    at = header.find(_OWN_GTID)
-    if at < 0:
+    """Return the GTID of an entry's transaction, as MySQL writes it; "" if the header of the entry has none.
+
+    It walks the fields, because the name of a table can look like any of them.
+    """
+    if not entry.startswith(_HEADER):
         return ""
-    at += len(_OWN_GTID)
-    return header[at + 1 : at + 1 + header[at]].decode()
+    size, at = _varint(entry, 1)
+    end = at + size
+    while at < end:
+        tag = entry[at]
+        size, at = _varint(entry, at + 1)
+        if tag & 7 == _VARINT:
+            continue
+        if tag == _PROPS and entry.startswith(_OWN_GTID, at):
+            length, first = _varint(entry, at + len(_OWN_GTID))
+            return entry[first : first + length].decode()
+        at += size
+    return ""
 
 
-def _header_end(entry: bytes) -> int:
-    """Return where the header of a serialized entry ends; 0 if the entry does not begin with one."""
-    if not entry.startswith(b"\x0a"):
-        return 0
-    size = shift = 0
-    for at in range(1, min(len(entry), 6)):
-        size |= (entry[at] & 0x7F) << shift
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it."""
+    value = data[at] & 0x7F
+    shift = 0
+    while data[at] >= 0x80:
+        at += 1
         shift += 7
-        if entry[at] < 0x80:
-            return at + 1 + size
-    return 0
+        value |= (data[at] & 0x7F) << shift
+    return value, at + 1
 
 
 def _last_of(text: str) -> dict[int, tuple[int, int]]:
