@@ -32,7 +32,7 @@ from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
-from canal_ha.meta.write_behind import Meta
+from canal_ha.meta.write_behind import Meta, steps_back
 from canal_ha.model.batch import EMPTY_BATCH_ID, Batch, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.get_request import GetRequest
@@ -157,10 +157,9 @@ class Stream:
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
         self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
-        self._moved_at: list[int] = []  # how far the ring was filled at each move of the feed
-        # Batches in flight behind a move. What they have may have come before, also from the same server, and without
-        # their ACKs the cursor would be behind it: if the node died then, the client would keep older values.
-        self._behind_move: set[int] = set()
+        self._goes_on_at: deque[tuple[int, LogPosition]] = (
+            deque()
+        )  # of each move: the ring's last entry before, and where
         self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
         self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
@@ -239,9 +238,9 @@ class Stream:
         batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
+        if self._goes_on_at and batch.range.end_seq > self._goes_on_at[0][0]:
+            self._pass_moves(batch.range.end_seq)
         batch_id = self._batches.open(batch.range, batch.entries)
-        if self._moved_at and batch.range.end_seq > self._moved_at[0]:
-            self._behind_move.add(batch_id)
         self._delivered_at[batch_id] = self._reactor.seconds()
         self._copy_late()  # of a GET that waited beside this one
         if self._recent:
@@ -257,8 +256,6 @@ class Stream:
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
-        move = self._meta.reset if batch_id in self._behind_move else self._meta.move  # which takes no step back
-        self._behind_move.discard(batch_id)
         if self._recent:
             for copy in copies:
                 self._recent.add_copy(copy)
@@ -274,7 +271,7 @@ class Stream:
             if cursor and snapshot != cursor.snapshot:
                 self._snapshot_moved(cursor.snapshot, snapshot)
             beside = mark or snapshot
-            move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+            self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
 
     def _snapshot_moved(self, before: str, after: str) -> None:
         old, new = read_snapshot(before), read_snapshot(after)
@@ -421,6 +418,27 @@ class Stream:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
         self._uncopied = None
 
+    def _pass_moves(self, end_seq: int) -> None:
+        """Entries behind a move of the feed are handed out: take the cursor back if it lies behind them.
+
+        They came before, because another server had nothing to send in between, and newer ones come again behind them.
+        If the stream began behind these, for whatever reason, the client would keep the older values.
+
+        end_seq: of the batch.
+        """
+        while self._goes_on_at and end_seq > self._goes_on_at[0][0]:
+            _, after = self._goes_on_at.popleft()
+        cursor = self._meta.cursor(self.client_id)
+        stands = cursor.of(after.part) if cursor is not None and after.part else cursor
+        if cursor is None or stands is None or not steps_back(stands, after):
+            return
+        self._void_in_flight()
+        self._acked = None
+        back = after.beside(cursor.parts) if after.part else after
+        back = replace(back, mark="", snapshot=cursor.snapshot, trail="", origins="")
+        self._meta.reset(self.client_id, back)
+        self._recent = self._remember(back) if self._remember else None
+
     def _void_in_flight(self) -> None:
         """Let the batches in flight come again. Their ACKs succeed, and move neither the cursor nor the snapshot.
 
@@ -435,7 +453,6 @@ class Stream:
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
-        self._behind_move.clear()
         self._copies.clear()
         self._uncopied = None
 
@@ -477,10 +494,10 @@ class Stream:
             on_data=wakeup.data,
         )
         sink = Sink(ring.put, self._config.decode)
-        self._moved_at = moved_at = []
+        goes_on_at = self._goes_on_at = deque[tuple[int, LogPosition]]()
 
         def moved(move: Move) -> None:
-            moved_at.append(ring.put_seq)  # at once: a GET may come before the call on the reactor's thread
+            goes_on_at.append((ring.put_seq, move.after))  # a GET may come before the call on the reactor's thread
             self._from_feed(self._moved, ring, move)
 
         feed = self._open_feed(

@@ -882,29 +882,64 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
     assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)
 
 
-def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
-    """In between, another server had nothing to send. The cursor stood behind what comes again."""
+def gone_back() -> Bench:
+    """Return a stream that goes on before its cursor in the same binlog. In between, another server sent nothing.
+
+    The client has acknowledged the first two transactions, and has the third one and the second one again.
+    """
     bench = Bench()
     here = Source("127.0.0.1", 3306, uuid="u-1")
     bench.segments = [replace(transactions(3), source=here)]
     bench.meta.replaced(1001, LogPosition(JOURNAL, 100, server="u-1"))
     bench.subscribe()
-    bench.stream.ack(bench.get().batch_id)
+    bench.stream.ack(bench.get(6).batch_id)
     feed = bench.requests[-1]
     elsewhere = LogPosition("mysql-bin.000007", 4, server="u-2")
     feed.moved(Move(LogPosition(JOURNAL, 400, server="u-1"), elsewhere, False, {}))
-    feed.moved(Move(elsewhere, LogPosition(JOURNAL, 200, server="u-1"), False, {}))
+    feed.moved(Move(elsewhere, LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1"), False, {}))
     feed.accept(replace(transactions(2, first=1), source=here))
-    again = [bench.get(3) for _ in range(2)]
-    bench.reactor.advance(301)
-    bench.stream.park_if_idle()
+    cursor = bench.meta.cursor(1001)
+    assert bench.bodies(bench.get(3)) == ["begin 2", "rows 2", "end 2"]
+    assert bench.meta.cursor(1001) == cursor
+    assert bench.bodies(bench.get(3)) == ["begin 1", "rows 1", "end 1"]
+    return bench
+
+
+def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
+    """The cursor goes back before the client has the older row. An ACK from before the move does not move it on."""
+    bench = gone_back()
     offsets = []
-    for each in again:
-        bench.stream.ack(each.batch_id)
-        cursor = bench.meta.cursor(1001)
-        assert cursor is not None
-        offsets.append(cursor.offset)
-    assert offsets == [260, 360]
+    for batch_id in (*bench.stream.in_flight, bench.get(3).batch_id):
+        offsets.append(bench.meta.cursor(1001))
+        bench.stream.ack(batch_id)
+    offsets.append(bench.meta.cursor(1001))
+    assert [cursor and cursor.offset for cursor in offsets] == [200, 200, 260, 360]
+
+
+@pytest.mark.parametrize("how", ["parked", "parked and rolled back", "begun again", "another filter", "rolled back"])
+def test_a_client_with_an_older_row_gets_the_newer_one_however_the_stream_goes_on(how: str) -> None:
+    """No node dies. The client applies the second transaction again, and must get the third one again, too."""
+    bench = gone_back()
+    if "parked" in how:
+        bench.reactor.advance(301)
+        bench.stream.park_if_idle()
+    if "rolled back" in how:
+        bench.stream.rollback(0)
+    if how == "begun again":
+        bench.stream.restart()
+    if how == "another filter":
+        bench.subscribe(r"shop\.t")
+    got = []
+    while (message := bench.get(9)).batch is not None:
+        got += bench.bodies(message)
+        while bench.stream.in_flight:
+            bench.stream.ack(bench.stream.in_flight[0])
+        if "rows 2" in got:
+            break
+    assert got[-3:] == ["begin 2", "rows 2", "end 2"]
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.offset == 360
 
 
 def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:
