@@ -202,6 +202,10 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def close(self) -> None:
             return None
 
+        @contextmanager
+        def lent(self) -> Iterator[Asked]:
+            yield self
+
         def query(self, sql: str) -> list[dict[str, str]]:
             if "user_privileges" in sql:
                 return [{"may": "1"}]
@@ -245,7 +249,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
     with patch.context() as patched:
         patched.setattr(destination_history, "examine", examined)
-        for name in ("SourceSession", "Tables", "Scanner"):
+        for name in ("SourceSessions", "Tables", "Scanner"):
             patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)
         patched.setattr(locate, "oldest", lambda *_: LogPosition(f"bin.{binlog.purged + 1:06d}", FIRST))
