@@ -893,27 +893,32 @@ class Instance:
         return bool(self.meta.cursors() or self.meta.unreadable)
 
     async def _look_at_source(self) -> None:
-        """Ask where the binlog ends, and look after the table history."""
-        seen = await self._see_newest()
-        if seen is not None:
-            await self._keep_start(seen)
-        self.hurry()
-        if seen is not None:
-            await self._keep_house()
-
-    async def _see_newest(self) -> LogPosition | None:
-        """Ask where the binlog ends. Return None, after a report, if the source does not answer."""
+        """Ask where the binlog ends, and look after the table history: in one call, while nothing is new."""
+        start_known = self._has_begun or self.meta.start is not None
+        nothing_new = start_known and self._newest is not None and not self._source_error
+        keep_house = self._keeping_house() if nothing_new else None
         try:
-            self._newest = await self._run_blocking(self._origin.view.newest)
+            self._newest = await self._run_blocking(lambda: self._ask(keep_house))
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
             self._source_error = str(error)
-            return None
+            self.hurry()
+            return
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        return self._newest
+        await self._keep_start(self._newest)
+        self.hurry()
+        if keep_house is None:
+            await self._run_blocking(self._keeping_house())
+
+    def _ask(self, then: Callable[[], None] | None) -> LogPosition:
+        """Return where the binlog ends. Pool. then: called after that."""
+        newest = self._origin.view.newest()
+        if then:
+            then()
+        return newest
 
     async def _keep_start(self, seen: LogPosition) -> None:
         """Until there is a client, keep the first answer of the source as the start of the first one."""
@@ -934,17 +939,24 @@ class Instance:
         except Fenced as error:
             self._claim.lost(error)
 
-    async def _keep_house(self) -> None:
-        """Look after the table history, and ask how long the source keeps what clients need."""
+    def _keeping_house(self) -> Callable[[], None]:
+        """Return what looks after the table history, and asks how long the source keeps what clients need: on the pool.
+
+        What it finds out counts at once. If the source goes away again, the next look reports it.
+        """
         start = self.meta.start
+        cursors = {
+            each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
+        }
         needed = self.meta.cursors() or (() if start is None else (start,))
         known = None if self.meta.unreadable else needed
-        with suppress(CanalError):  # if the source went away again, the next look reports it
-            await self._run_blocking(lambda: self._origin.keep_house(known))
-            cursors = {
-                each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
-            }
-            self._outlook = await self._run_blocking(lambda: self._origin.outlook(cursors))
+
+        def keep_house() -> None:
+            with suppress(CanalError):
+                self._origin.keep_house(known)
+                self._outlook = self._origin.outlook(cursors)
+
+        return keep_house
 
     def _watch(self) -> None:
         """Report alarms that begin or end."""

@@ -1,0 +1,76 @@
+"""RecentAnswers: what a server has told one destination just now, for all others of the process. Any thread.
+
+Each destination looks at its server every few seconds. The looks of a thousand destinations would be the same
+questions a thousand times. One answer serves all who ask at the same moment, or within a second if that is recent
+enough for them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+RECENT_S = 1.0
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A question under way. answered: it has brought an answer."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    answered: bool = False
+
+
+class RecentAnswers:
+    """See the module. clock: seconds, monotonic."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # never held while a server is asked
+        self._known: dict[Hashable, tuple[float, Any]] = {}  # when it was asked, and the answer
+        self._asking: dict[Hashable, _Asking] = {}
+
+    def of(self, question: Hashable, ask: Callable[[], T], recent_s: float = RECENT_S) -> T:
+        """Return an answer, and raise what `ask` raises.
+
+        question: with the server, and all else on which the answer depends.
+        ask: asks it.
+        recent_s: how old the answer may be; 0 wants one to a question that is asked from now on.
+        """
+        oldest = self._clock() - recent_s
+        while True:
+            with self._lock:
+                asked_at, answer = self._known.get(question, (-1.0, None))
+                if asked_at >= oldest:
+                    found: T = answer
+                    return found
+                asking = self._asking.get(question)
+                if asking is None:
+                    mine = self._asking[question] = _Asking()
+            if asking is None:
+                return self._answer(question, ask, mine)
+            asking.over.wait()
+            if not asking.answered:  # perhaps because the other destination stops
+                return ask()
+
+    def _answer(self, question: Hashable, ask: Callable[[], T], mine: _Asking) -> T:
+        asked_at = self._clock()
+        try:
+            answer = ask()
+            with self._lock:
+                self._known = {key: each for key, each in self._known.items() if asked_at - each[0] <= RECENT_S}
+                self._known[question] = asked_at, answer
+            mine.answered = True
+            return answer
+        finally:
+            with self._lock:
+                del self._asking[question]
+            mine.over.set()
+
+
+OF_PROCESS = RecentAnswers()
