@@ -112,7 +112,7 @@ class SourceSessions:
 
         Raises SourceUnavailable, SourceRefused.
         """
-        key = self.account, kind
+        key = account_of(self._config, self._source), kind
         found = self._idle.take(key)
         while found is not None and not self._enters(key, *found):
             found = self._idle.take(key)
@@ -131,7 +131,7 @@ class SourceSessions:
 
     def close(self, kind: SessionKind = PLAIN) -> None:
         """Close those of a kind that are idle. Other destinations of the server open new ones."""
-        self._idle.drop((self.account, kind))
+        self._idle.drop((account_of(self._config, self._source), kind))
 
     def _enters(self, key: Hashable, session: SourceSession, began_s: float) -> bool:
         """Return whether a session that was idle can be used. If not, it is closed, with those beside it."""
@@ -156,8 +156,7 @@ class SourceSessions:
             raise
         return session
 
-    @property
-    def account(self) -> Hashable:
-        """The server, and as whom it is asked: the same for destinations that can use each other's sessions."""
-        config, source = self._config, self._source
-        return source.host, source.port, source.tls, config.username, config.password, config.so_timeout_s
+
+def account_of(config: InstanceConfig, source: SourceConfig) -> Hashable:
+    """Return the server, and as whom it is asked: the same for destinations that can use each other's sessions."""
+    return source.host, source.port, source.tls, config.username, config.password, config.so_timeout_s

@@ -13,9 +13,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.source.connection.idle_sessions import account_of
+
 T = TypeVar("T")
 
 RECENT_S = 1.0
+_LOOK_S = 0.5  # between two looks at whether the wait is still wanted
 
 
 @dataclass(slots=True)
@@ -35,12 +39,19 @@ class RecentAnswers:
         self._known: dict[Hashable, tuple[float, Any]] = {}  # when it was asked, and the answer
         self._asking: dict[Hashable, _Asking] = {}
 
-    def of(self, question: Hashable, ask: Callable[[], T], recent_s: float = RECENT_S) -> T:
+    def of(
+        self,
+        question: Hashable,
+        ask: Callable[[], T],
+        recent_s: float = RECENT_S,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> T:
         """Return an answer, and raise what `ask` raises.
 
         question: with the server, and all else on which the answer depends.
         ask: asks it.
         recent_s: how old the answer may be; 0 wants one to a question that is asked from now on.
+        go_on: called while waiting for somebody else's answer; what it raises ends the wait.
         """
         oldest = self._clock() - recent_s
         while True:
@@ -54,7 +65,8 @@ class RecentAnswers:
                     mine = self._asking[question] = _Asking()
             if asking is None:
                 return self._answer(question, ask, mine)
-            asking.over.wait()
+            while not asking.over.wait(_LOOK_S):
+                go_on()
             if not asking.answered:  # perhaps because the other destination stops
                 return ask()
 
@@ -74,3 +86,20 @@ class RecentAnswers:
 
 
 OF_PROCESS = RecentAnswers()
+
+
+def together(
+    config: InstanceConfig,
+    source: SourceConfig,
+    question: Hashable,
+    ask: Callable[[], T],
+    recent_s: float = 0.0,
+    go_on: Callable[[], None] = lambda: None,
+) -> T:
+    """Ask a server what other destinations may ask it at this moment. See RecentAnswers.
+
+    config: of the destination.
+    source: the server.
+    question: with which server is meant, if it can be another one than the one that answers at the address now.
+    """
+    return OF_PROCESS.of((account_of(config, source), config.decode.gtid_on, question), ask, recent_s, go_on)

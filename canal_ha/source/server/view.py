@@ -13,10 +13,9 @@ from canal_ha.errors import PositionLost
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source.connection import recent_answers
 from canal_ha.source.connection.flavor import Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.connection.idle_sessions import SourceSessions
-from canal_ha.source.connection.recent_answers import RECENT_S
+from canal_ha.source.connection.recent_answers import RECENT_S, together
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.positions import gtids, locate, lost
@@ -163,8 +162,7 @@ class View:
         return self._began_ms[journal] / 1000
 
     def _recently(self, question: str, ask: Callable[[], T], recent_s: float) -> T:
-        asked_for = (self._sessions.account, self._config.decode.gtid_on, question)
-        return recent_answers.OF_PROCESS.of(asked_for, ask, recent_s)
+        return together(self._config, self._source, question, ask, recent_s)
 
     # ---- holding the lock
 
