@@ -38,7 +38,8 @@ class Calm:
 
     def ended(self, count: int, now: float) -> None:
         """The chunk is decoded. count, now: as for `began`."""
-        if count < SMALL_BYTES and self._processor_s() - self._began_s > LONG_S:
+        learned = self._quiet == 0  # a table or a statement, which takes long once
+        if count < SMALL_BYTES and not learned and self._processor_s() - self._began_s > LONG_S:
             self._not_before = now + NOT_LENT_S
 
     def interrupted(self) -> None:
