@@ -133,7 +133,7 @@ def test_a_destination_that_stops_takes_no_session_and_keeps_none(
     with sessions_of(config, idle, clock).lent() as session:
         fresh = connection_of(session)
     assert fresh != used
-    with pytest.raises(SourceUnavailable, match="is stopping"), stopping.lent():
+    with pytest.raises(SourceUnavailable, match="the destination stops"), stopping.lent():
         pass
     with sessions_of(config, idle, clock).lent() as session:
         assert connection_of(session) == fresh
