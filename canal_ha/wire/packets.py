@@ -30,7 +30,7 @@ GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.erro
 SNAPSHOT_BYTES = 32_768  # of the names of tables in a subscription
 MARK_BYTES = 200  # longest mark; it is written with every cursor
 GTID_SET_CHARACTERS = 65_536
-GTID_SET_PARTS = 2000  # pymysqlreplication compares each interval with all others: 0.2 s
+GTID_SET_PARTS = 2000  # every entry of the read carries them, if GTIDs are on
 TIME_MOST_MS = 253_402_300_799_999  # the end of the year 9999, Python's last one
 
 # Get.unit -> milliseconds; any other number means milliseconds

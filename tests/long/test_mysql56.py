@@ -8,6 +8,7 @@ import pytest
 
 from canal_ha.decode.history.store import Record
 from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.encoded_gtids import encoded
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.sql_store import in_mysql
 from lab import MySQL56
@@ -19,6 +20,7 @@ from tests.node import test_mixed_workload as mixed
 from tests.positions import test_table_history as history
 from tests.source.reading import config_of, newest
 from tests.source.test_destination_history_real import scanner_of
+from tests.source.test_encoded_gtids import previous
 
 pytestmark = pytest.mark.long
 
@@ -67,6 +69,21 @@ def test_a_binlog_that_nobody_writes_to_is_read_to_its_end(mysql56: MySQL56, dat
     assert scanner.statements(start, end, lambda at, schema, sql: seen.append(sql)).order == end.order
     assert seen == [f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (a int)"]
     assert scanner.boundary(end.journal, lambda passed: False).order == end.order
+
+
+def test_what_a_gtid_set_lacks_is_found() -> None:
+    """Sets are encoded as this version does it, and its dump begins behind them."""
+    with MySQL56(gtid=True) as server:
+        server.execute("CREATE DATABASE shop")
+        before = server.gtid_set()
+        server.execute("FLUSH BINARY LOGS")
+        assert previous(server) == encoded(before)
+        end = newest(server)
+        assert scanner_of(server).lacking(before) is None
+        server.execute("CREATE TABLE shop.t (a int)", "CREATE TABLE shop.u (a int)")
+        found = scanner_of(server).lacking(before)
+        assert found is not None
+        assert (found.journal, found.offset, found.gtid) == (end.journal, end.offset, before)
 
 
 def test_a_table_history_fits_into_a_utf8mb4_database(mysql56: MySQL56, database: str) -> None:

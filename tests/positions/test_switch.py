@@ -139,6 +139,38 @@ def test_a_standby_that_lacks_only_transactions_of_its_last_second_gives_them_on
 
 
 @pytest.mark.real
+def test_a_switch_behind_transactions_with_tags_loses_and_repeats_nothing() -> None:
+    """MySQL's GTIDs may have tags. The standby lags, has transactions of its own, and is left again."""
+    with paired(MySQL, gtid=True) as pair, pair.node().start() as node, Getting(node) as got:
+        tagged(pair.master, range(1, 6), "one")
+        got.upto(5)
+        pair.caught_up()
+        pair.lag()
+        tagged(pair.standby, range(100, 103), "own")
+        tagged(pair.master, range(6, 9), "two")
+        Writer(pair.master, 9).write(2)
+        got.upto(10)
+        pair.lag(over=True)
+        until(lambda: 10 in pair.ids(), what="the standby to catch up")
+        pair.replica.forget()
+        switched(node, "standby")
+        got.upto(102)
+        tagged(pair.standby, range(103, 105), "two")
+        Writer(pair.standby, 105).write(1)
+        got.upto(105)
+        switched(node, "master")
+        tagged(pair.master, range(200, 203), "one")
+        got.upto(202)
+    wanted = [*range(1, 11), *range(100, 106), *range(200, 203)]
+    assert Compared.of(got.ids, wanted) == NOTHING, node.log_file("example")
+
+
+def tagged(server: SqlServer, ids: range, tag: str) -> None:
+    """Insert rows, each in a transaction whose GTID has this tag."""
+    server.execute(f"SET SESSION gtid_next = 'AUTOMATIC:{tag}'", *(f"INSERT INTO shop.t VALUES ({n}, '')" for n in ids))
+
+
+@pytest.mark.real
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
 def test_transactions_that_commit_a_second_after_their_rows_do_not_come_again(make: type[SqlServer]) -> None:
     """A replica of MySQL gives their commits other times than the master did. They are recognized all the same."""

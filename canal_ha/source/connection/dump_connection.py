@@ -13,19 +13,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socket import socket
 from ssl import SSLSocket
+from struct import Struct
 from typing import Any
 
 from pymysql.protocol import MysqlPacket
 
 from canal_ha.errors import SourceUnavailable
+from canal_ha.source.connection.encoded_gtids import dump_command
 from canal_ha.source.connection.session import Interruptible
 
 COM_BINLOG_DUMP = 0x12
-COM_BINLOG_DUMP_GTID = 0x1E
 SEND_ANNOTATE_ROWS = 0x02
 
 FEW_BYTES = 64 * 1024
-_FLAGS_AT = 9  # 4 bytes packet header, command, 4 bytes position
+_COMMAND_AT = 4  # behind the packet's header
+_COMMAND = Struct("<BIHI")  # command, position, flags, server id; the journal follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class DumpConnection(Interruptible):
 
     eater: takes received bytes.
     annotate: ask for the statements behind row events (MariaDB).
+    gtid_set: ask for what this set of MySQL lacks, encoded; None asks for what the library asks for.
     receive_bytes: largest chunk to receive.
     options: PyMySQL's.
     Raises SourceUnavailable, and whatever `eater` raises, while dumping.
@@ -77,9 +80,12 @@ class DumpConnection(Interruptible):
     _current_timeout: float | None
     _read_timeout: float | None
 
-    def __init__(self, eater: Eater, *, annotate: bool, receive_bytes: int, **options: Any) -> None:
+    def __init__(
+        self, eater: Eater, *, annotate: bool, gtid_set: bytes | None, receive_bytes: int, **options: Any
+    ) -> None:
         self._eater = eater
         self._annotate = annotate
+        self._gtid_set = gtid_set
         self._dumping = False
         self._size = ReceiveSize(receive_bytes)
         self._packets: deque[bytes] = deque()
@@ -87,13 +93,25 @@ class DumpConnection(Interruptible):
 
     def _write_bytes(self, data: bytes) -> None:
         """Detect the dump command. Only commands have sequence number 0; parts of a login could look alike."""
-        if not self._dumping and len(data) > _FLAGS_AT + 2 and data[3] == 0:
-            self._dumping = data[4] in (COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID)
-            if data[4] == COM_BINLOG_DUMP and self._annotate:
-                # the library sets this flag only when it ignores file and position
-                flags = int.from_bytes(data[_FLAGS_AT : _FLAGS_AT + 2], "little") | SEND_ANNOTATE_ROWS
-                data = data[:_FLAGS_AT] + flags.to_bytes(2, "little") + data[_FLAGS_AT + 2 :]
+        whole = len(data) >= _COMMAND_AT + _COMMAND.size
+        if not self._dumping and whole and data[3] == 0 and data[_COMMAND_AT] == COM_BINLOG_DUMP:
+            self._dumping = True
+            data = self._asking(data)
         super()._write_bytes(data)  # type: ignore[misc]  # missing in the stubs
+
+    def _asking(self, data: bytes) -> bytes:
+        """Return the packet of the dump command with what the library cannot ask for.
+
+        The library sets the flag of annotations only when it ignores file and position, and its GTIDs have no tags.
+        """
+        command, position, flags, server_id = _COMMAND.unpack_from(data, _COMMAND_AT)
+        if self._gtid_set is not None:
+            asked = dump_command(flags, server_id, self._gtid_set)
+            return len(asked).to_bytes(3, "little") + b"\0" + asked
+        if self._annotate:
+            flags |= SEND_ANNOTATE_ROWS
+        asked = _COMMAND.pack(command, position, flags, server_id)
+        return data[:_COMMAND_AT] + asked + data[_COMMAND_AT + len(asked) :]
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
         """Return the next packet for the library; while dumping, `eater` takes everything else."""

@@ -11,6 +11,7 @@ from pymysqlreplication import BinLogStreamReader
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.dump_connection import DumpConnection, Eater
+from canal_ha.source.connection.encoded_gtids import encoded
 from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.session import Interruptible, SourceSession, settings
@@ -66,6 +67,7 @@ def run(
         connection = DumpConnection(
             eater,
             annotate=request.mariadb,
+            gtid_set=encoded(of_mysql) if of_mysql else None,
             receive_bytes=config.receive_buffer_bytes,
             defer_connect=True,
             **options,
@@ -76,14 +78,15 @@ def run(
         return connection
 
     connections: list[DumpConnection] = []
+    of_mariadb, of_mysql = (request.gtid, "") if request.mariadb else ("", request.gtid)
     reader = BinLogStreamReader(
         connection_settings={**settings(config, source), "init_command": _SESSION},
         server_id=request.server_id,
-        log_file=request.journal or None,
+        log_file="" if of_mysql else request.journal or None,
         log_pos=request.offset,
-        auto_position=request.gtid or None,
+        auto_position=of_mariadb or None,
         # True would send an empty file name and, without GTIDs, read everything again
-        is_mariadb=request.mariadb and bool(request.gtid),
+        is_mariadb=bool(of_mariadb),
         resume_stream=True,
         blocking=request.blocking,
         only_events=(),
