@@ -3,7 +3,8 @@
 A node asks for a move by naming the successor in `running`. The owner does the rest, as running.py says. Each claim's
 `running` begins at version 0, so the request also checks the epoch: no claim came between the look and the request.
 Every node asks when an operator wants a move. One node alone also balances the cluster: the first by name of those that
-could take a destination. It moves one destination at a time, and none while nodes come and go.
+could take a destination. It moves one destination at a time, and none while nodes come and go. It plans several moves
+at once, and plans anew when a node came or went, when an operator has rebalanced the cluster, and after a while.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 TICK_S = 1.0  # between two looks at whether the nodes are settled
 AGAIN_S = 60.0  # after a move failed, while the nodes stay the same
-REST_S = 60.0  # the longest time between two looks at the whole cluster
+REST_S = 60.0  # the longest time between two looks at the whole cluster, unless the next move is later
 UNSEEN_AGAIN_S = 2.0  # after a look without an answer: nobody was asked to move anything
 LOOK_S = 0.02  # between two looks at a destination that is handed over
 ANSWER_MOST_S = 15.0  # for a hand-over, which flushes, or a pause
@@ -71,7 +72,9 @@ class Mover:
         self._clock = clock
         self._log = log
         self._timer: Any = None
-        self._moving = False
+        self._balancing = False  # with a plan, of which a move is under way or awaited
+        self._moving = False  # a move of a plan is under way, or several of an operator's
+        self._plan_until = 0.0
         self._rest: Hashable = None  # the view, or its members alone, with which nothing was left to do
         self._rest_until = 0.0
         self._not_before = 0.0
@@ -162,6 +165,7 @@ class Mover:
         if self._moving:
             raise PlacementRefused("this node rebalances the cluster already; `canal-ha destination list` shows it")
         self._moving = True
+        self._plan_until = 0.0
         try:
             return tuple([await self._hand_over(move) for move in plan(await self.placed())])
         finally:
@@ -173,11 +177,13 @@ class Mover:
         self._timer = self._clock.callLater(TICK_S, self._tick)
         if self._not_before and self._view()[0] != self._failed_among:
             self._not_before = 0.0  # a move to a node that dies fails
-        if self._moving or self._clock.seconds() < self._not_before or not self._settled():
+        busy = self._balancing or self._moving
+        if busy or self._clock.seconds() < self._not_before or not self._settled():
             return
         view = self._view()
         if self._rest not in (view, view[0]) or self._clock.seconds() >= self._rest_until:
-            self._moving = True
+            self._balancing = True
+            self._plan_until = self._clock.seconds() + REST_S
             Deferred.fromCoroutine(self._balance(view)).addBoth(self._balanced, view)
 
     async def _balance(self, view: tuple[Hashable, Hashable]) -> None:
@@ -191,9 +197,14 @@ class Mover:
         if not moves:
             self._rest, self._rest_until = view if first else view[0], self._clock.seconds() + REST_S
         for move in moves:
-            if self._timer is None or not self._settled():
+            outdated = self._clock.seconds() >= self._plan_until or self._view()[0] != view[0]
+            if self._timer is None or outdated or not self._settled():
                 return
-            moved = await self._hand_over(move)
+            self._moving = True
+            try:
+                moved = await self._hand_over(move)
+            finally:
+                self._moving = False
             self._log.info(
                 "placement.moved",
                 destination=move.destination,
@@ -204,7 +215,7 @@ class Mover:
             await deferLater(self._clock, self._interval_s)
 
     def _balanced(self, result: Any, view: tuple[Hashable, Hashable]) -> None:
-        self._moving = False
+        self._balancing = False
         if result is not None:
             self._failed(result.value, view, AGAIN_S)
             result.trap(CanalError)

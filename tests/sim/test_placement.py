@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -64,7 +64,11 @@ def moves(simulation: Simulation) -> int:
 
 
 class BareNode:
-    """A node with the real Cluster, which runs nothing. It joins on creation. moves: hand-overs that it began."""
+    """A node with the real Cluster, which runs nothing. It joins on creation.
+
+    moves: hand-overs that it began.
+    log: what it logs.
+    """
 
     def __init__(
         self,
@@ -77,11 +81,12 @@ class BareNode:
     ) -> None:
         random = Random(f"{seed} {number}")
         self.moves = 0
+        self.log = Log()
         self.process = Process(world, random)
         session = SimulatedSession(ensemble, self.process, random, timeout_s=3.0)
         address = f"10.0.0.{number}"
         config = CanalConfig(Path("conf"), (), register_ip=address, rebalance_interval_s=interval_s)
-        self.cluster = Cluster(config, self.process, session, self, lambda: "", random=random, log=Log())
+        self.cluster = Cluster(config, self.process, session, self, lambda: "", random=random, log=self.log)
         Deferred.fromCoroutine(self.cluster.start())
         for destination in destinations:
             self.cluster.add(destination)
@@ -265,9 +270,58 @@ def test_a_destination_whose_successor_dies_goes_to_another_node() -> None:
     assert request.refusal.startswith(f"{taker.name} has not taken d0, and {third.name} runs d0")
 
 
+def third_with_one(interval_s: float, world: World, ensemble: Ensemble) -> list[BareNode]:
+    """Start two nodes with 12 destinations, and a third one. Return them when it has got the first of its 4."""
+    destinations = [f"d{number}" for number in range(12)]
+    nodes = []
+    for number, alone_s in enumerate((0.0, 60.0, 0.0)):
+        nodes.append(BareNode(world, ensemble, number, number, destinations, interval_s))
+        world.run(world.now + alone_s)
+    while not nodes[2].cluster.running:
+        world.run(world.now + 0.1)
+    world.run(world.now + 1.0)
+    assert len(nodes[2].cluster.running) == 1
+    return nodes
+
+
+def test_no_destination_is_offered_to_a_node_that_left_between_two_moves() -> None:
+    """A long `canal.cluster.rebalance.interval` outlives nodes. A plan ends when a node comes or goes."""
+    world = World()
+    ensemble = Ensemble(world)
+    nodes = third_with_one(40.0, world, ensemble)
+    gone = nodes[2].cluster.node
+    nodes[2].process.kill()
+    world.run(world.now + 5.0)
+    offered = set()
+    for _ in range(4000):
+        world.run(world.now + 0.05)
+        offered |= offers(ensemble, [f"d{number}" for number in range(12)])
+    assert gone not in offered
+    assert sorted(len(node.cluster.running) for node in nodes[:2]) == [6, 6]
+
+
+def test_an_operator_can_rebalance_while_the_node_waits_between_two_moves() -> None:
+    """The moves are made at once, and the node makes none of its older plan after them."""
+    world = World()
+    nodes = third_with_one(40.0, world, Ensemble(world))
+    request = Request(nodes[0].cluster.mover.rebalance())
+    world.run(world.now + 5.0)
+    assert [each.move.moved_to for each in request.answer] == [nodes[2].cluster.node] * 3
+    made = sum(node.moves for node in nodes)
+    world.run(world.now + 300.0)
+    assert sum(node.moves for node in nodes) == made
+    assert [len(node.cluster.running) for node in nodes] == [4, 4, 4]
+    assert "placement.not_moved" not in nodes[0].log.events
+
+
 def successors(simulation: Simulation) -> set[str]:
     """Return the nodes to which destinations are being handed over."""
-    nodes = [simulation.ensemble.tree.get(tree.running(name)) for name in simulation.destinations]
+    return offers(simulation.ensemble, simulation.destinations)
+
+
+def offers(ensemble: Ensemble, destinations: Iterable[str]) -> set[str]:
+    """Return the nodes to which destinations are being handed over."""
+    nodes = [ensemble.tree.get(tree.running(name)) for name in destinations]
     return {tree.RunningData.from_bytes(node.data).successor for node in nodes if node} - {""}
 
 
