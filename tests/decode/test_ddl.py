@@ -146,6 +146,8 @@ def test_settings_for_one_statement_hide_nothing(sql: str, expected: list[DdlRes
         ("ALTER TABLE s.a IMPORT PARTITION p TABLESPACE", EventType.ALTER),
         ("ALTER TABLE s.a TRUNCATE PARTITION p", EventType.ALTER),
         ("ALTER TABLE s.a DROP PARTITION p, q", EventType.ALTER),
+        ("ALTER TABLE s.a DISCARD TABLESPACE", EventType.ALTER),
+        ("ALTER TABLE s.a DISCARD PARTITION p TABLESPACE", EventType.ALTER),
     ],
 )
 @pytest.mark.parametrize("form", ["/*!50000 {} */", "/*! {}*/;", "/* app */ /*M!100100 {} */"])
@@ -156,6 +158,13 @@ def test_rows_that_a_statement_in_an_executable_comment_removed_stay_in_copies(
     found = classify(form.format(sql), "db")
     assert found == classify(sql, "db")
     assert found[0] == DdlResult(expected, "s", "a")
+
+
+@pytest.mark.parametrize("sql", ["DROP DATABASE s", "CREATE OR REPLACE DATABASE s", "CREATE OR REPLACE SCHEMA s"])
+def test_a_schema_that_a_statement_in_an_executable_comment_emptied_keeps_its_rows_in_copies(sql: str) -> None:
+    """The second form is MariaDB's: it drops the schema first."""
+    assert classify(f"/*!50000 {sql} */", "db") == classify(sql, "db")
+    assert len(classify(sql, "db")) == 1
 
 
 @pytest.mark.parametrize(

@@ -460,6 +460,15 @@ def test_a_statement_tells_whether_it_changes_tables(sql: str, *, changes: bool)
     assert view.apply(at(200), "s", sql) is changes
 
 
+def test_a_schema_that_was_replaced_has_no_tables() -> None:
+    """MariaDB's CREATE OR REPLACE drops them. A table that comes under an old name has its own columns."""
+    view = History(server()).view(at(4))
+    view.apply(at(100), "s", "CREATE TABLE t (a int)")
+    view.apply(at(200), "s", "CREATE OR REPLACE DATABASE s")
+    view.apply(at(300), "s", "CREATE TABLE IF NOT EXISTS t (b int)")
+    assert texts(view.table(event(INT), at(310))) == ["b int"]
+
+
 def test_a_table_statement_without_a_readable_name_touches_all() -> None:
     """A table statement without a readable name puts every table in doubt, so that its definition is fetched again."""
     history = History(server(t="CREATE TABLE t (b bigint)"))

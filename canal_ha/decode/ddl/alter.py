@@ -62,6 +62,7 @@ def read_alter(reader: TokenReader) -> AlterTable | None:
         items.absorbed,
         items.exchanged,
         items.imported,
+        items.discarded,
         refused or reader.refused,
     )
 
@@ -79,6 +80,7 @@ class _AlterItems:
         self.absorbed: Name | None = None
         self.exchanged: Name | None = None
         self.imported = False
+        self.discarded = False
 
     def read(self) -> None:
         """Read all items."""
@@ -89,6 +91,7 @@ class _AlterItems:
 
     def _item(self, reader: TokenReader) -> None:
         self.imported |= reader.at("IMPORT")
+        self.discarded |= reader.at("DISCARD")
         if reader.take("ADD"):
             self._add(reader)
         elif reader.take("DROP"):

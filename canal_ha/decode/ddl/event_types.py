@@ -41,7 +41,9 @@ _ROW_VERBS = {
     "UPDATE": EventType.UPDATE,
     "DELETE": EventType.DELETE,
 }
-_UNNAMED_ROWS = re.compile(r"DROP (?:DATABASE|SCHEMA) |ALTER .*\b(?:DROP|TRUNCATE) PARTITION ")  # of words
+_UNNAMED_ROWS = re.compile(  # of words
+    r"(?:DROP|CREATE OR REPLACE) (?:DATABASE|SCHEMA) |ALTER .*\b(?:DROP|TRUNCATE) PARTITION "
+)
 _QUERY_VERBS = frozenset({"SELECT", "DO", "CALL", "VALUES", "WITH"})
 _ROW_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
 _NAME = r"`(?:[^`]|``)++`|[\w$]++"
@@ -174,7 +176,7 @@ def _has_effect(statement: Statement | None) -> bool:
     match statement:
         case AlterTable():
             others = (statement.renamed, statement.split_off, statement.absorbed, statement.exchanged)
-            return bool(statement.changes) or statement.imported or any(others)
+            return bool(statement.changes) or statement.imported or statement.discarded or any(others)
         case ChangeIndex(changes=()) | ChangeDatabase(drops=False) | None:
             return False
         case _:

@@ -73,9 +73,8 @@ def _create(reader: TokenReader) -> Statement | None:
     if reader.take("TABLE"):
         return _create_table(reader, replaces, temporary, exists)
     if reader.take_any("DATABASE", "SCHEMA"):
-        refused = replaces
         reader.take("IF", "NOT", "EXISTS")
-        return _database(reader, drops=False, refused=refused)
+        return _database(reader, drops=replaces, refused=replaces)
     unique = reader.take_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR") == "UNIQUE"
     if not reader.take("INDEX"):
         return None

@@ -132,6 +132,7 @@ class AlterTable:
     absorbed: the table that became a partition.
     exchanged: the table that changed its rows with a partition.
     imported: it took the rows of a file, or a partition did.
+    discarded: it lost the file of its rows, or a partition did.
     """
 
     name: Name
@@ -142,6 +143,7 @@ class AlterTable:
     absorbed: Name | None = None
     exchanged: Name | None = None
     imported: bool = False
+    discarded: bool = False
     refused: bool = False
 
 
@@ -182,7 +184,11 @@ class ChangeIndex:
 
 @dataclass(frozen=True, slots=True)
 class ChangeDatabase:
-    """CREATE or DROP DATABASE. written: the name as the statement spells it, with back-quotes, as canal shows it."""
+    """CREATE or DROP DATABASE.
+
+    written: the name as the statement spells it, with back-quotes, as canal shows it.
+    drops: the tables of the schema are gone; so they are after CREATE OR REPLACE.
+    """
 
     schema: str
     written: str

@@ -374,6 +374,8 @@ def test_statements_that_may_change_the_table(raw: bytes, expected: bool) -> Non
         ("ALTER TABLE orders DISCARD TABLESPACE", False),
         ("DROP TABLE IF EXISTS x, `orders`", True),
         ("DROP DATABASE shop", True),
+        ("CREATE OR REPLACE DATABASE shop", True),
+        ("CREATE DATABASE shop", False),
         ("CREATE OR REPLACE TABLE orders (id INT)", True),
         ("CREATE TABLE orders LIKE old", True),
         ("RENAME TABLE orders SOMEHOW", True),
