@@ -235,6 +235,28 @@ def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServ
     assert failed == []
 
 
+def test_stores_that_open_a_new_file_at_the_same_moment_wait_for_each_other(tmp_path: Path) -> None:
+    """One new file in fifteen was locked: SQLite does not wait until another one has turned on its log."""
+    failed: list[HistoryUnavailable] = []
+
+    def open_one(store: HistoryStore, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            store.cover("u", [], {})
+        except HistoryUnavailable as error:
+            failed.append(error)
+        store.close()
+
+    for number in range(60):
+        directory, together = tmp_path / str(number), threading.Barrier(6)
+        threads = [threading.Thread(target=open_one, args=(in_file("e", directory), together)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == []
+
+
 def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
     """Stores that cover ranges in one file at the same time do not overwrite each other's ranges."""
     stores = [in_file("example", tmp_path) for _ in range(4)]

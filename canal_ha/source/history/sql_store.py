@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,6 +38,7 @@ from canal_ha.source.history.coverage import Coverage, from_place, place_of
 FILE = "table_history.db"
 PREFERRED = TlsConfig()
 _IO_TIMEOUT_S = 10.0
+_LOCKED_S = 0.01  # before the next try, if the file is locked
 
 _PART_BYTES = 1 << 19  # of a snapshot in one INSERT: servers refuse one above max_allowed_packet, 1 MB at least
 _OF_A_SOURCE = ("meta_history", "meta_snapshot", "meta_snapshot_part")
@@ -396,7 +398,7 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         make_directory(directory)
         os.close(opener(str(directory / FILE), os.O_RDWR | os.O_CREAT))  # the files beside it get its mode
         connection = sqlite3.connect(directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
@@ -413,6 +415,19 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     return SqlStore(
         destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types, shared=False
     )
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turn write-ahead logging on. If others do so at the same moment, SQLite fails at once, whatever its time-out."""
+    until = time.monotonic() + _IO_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_LOCKED_S)
 
 
 def in_mysql(
