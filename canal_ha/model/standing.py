@@ -13,7 +13,7 @@ class Standing:
     ready: whether it does what it should; see Unready.
     zookeeper: whether ZooKeeper is connected; None on a node without it.
     sessions: with ZooKeeper since the start; a second one means that the first has expired.
-    states: destination -> running, standby, or another state of its race.
+    states: destination -> running, standby, or another state of its race; lazy before its first client.
     claims: destination -> how often this node has begun to run it.
     """
 

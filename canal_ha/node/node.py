@@ -382,11 +382,19 @@ class Node:
     def standing(self) -> Standing:
         """Return this node's part in its cluster."""
         claims = self._hosting.claims
-        states = {name: "running" if self._hosting.runs(name) else "stopped" for name in self._hosting.configured}
+        states = {name: self._state_here(config) for name, config in self._hosting.configured.items()}
         if not self._cluster:
             return Standing(not self.unready(), states=states, claims=claims)
         states |= {name: state.lower() for name, (state, _) in self._cluster.states().items()}
         return Standing(not self.unready(), self._cluster.connected, self._cluster.sessions, states, claims)
+
+    def _state_here(self, config: InstanceConfig) -> str:
+        """Return what a destination does that has no race."""
+        if self._hosting.runs(config.destination):
+            return "running"
+        if not self._cluster and is_paused(config):
+            return "paused"
+        return "lazy" if config.lazy and not self._hosting.halted else "stopped"
 
     def _concerns_us(self, alarm: NodeAlarm) -> bool:
         """Whether an alarm still counts: a destination that another node runs could be loaded there."""

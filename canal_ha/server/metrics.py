@@ -116,7 +116,7 @@ def _standing(standing: Standing) -> Iterator[Metric]:
         connected.add(int(standing.zookeeper))
         sessions.add(standing.sessions)
     states = Family(
-        "canal_destination_state", "gauge", "This node's part: running, standby, looking...", "destination", "state"
+        "canal_destination_state", "gauge", "This node's part: running, standby, paused, lazy", "destination", "state"
     )
     for destination, state in sorted(standing.states.items()):
         states.add(1, destination, state)

@@ -77,6 +77,27 @@ def probe(port: int, path: str = "readyz") -> tuple[int, Any]:
         return error.code, json.load(error)
 
 
+@pytest.mark.real
+def test_destinations_that_are_meant_not_to_run_are_no_destinations_without_owner(mariadb: MariaDB) -> None:
+    """They had the state `stopped`, as one that should run has, and the alert for destinations without owner fired."""
+    names = ("lazy", "paused", "both")
+    properties = {"canal.instance.lazy.lazy": "true", "canal.instance.both.lazy": "true"}
+    node = Node({name: follow(mariadb) for name in names}, properties=properties, wait_for=("paused",))
+    with node:
+        for name in ("paused", "both"):
+            done = subprocess.run(
+                [PROGRAM, "destination", "pause", name, "--yes", "--conf", str(node.conf)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, done.stderr
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{node.metrics_port}/metrics") as answer:
+            text = answer.read().decode()
+        found = dict(re.findall(r'canal_destination_state{destination="(\w+)",state="(\w+)"} 1', text))
+        assert found == {"lazy": "lazy", "paused": "paused", "both": "paused"}
+
+
 def status(*options: str, program: Sequence[str] = (PROGRAM,)) -> subprocess.CompletedProcess[str]:
     """Run `canal-ha status`."""
     return subprocess.run([*program, "status", *options], capture_output=True, text=True, timeout=60)
