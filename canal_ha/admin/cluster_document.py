@@ -138,10 +138,18 @@ def _state(view: DestinationView, status: Status | str | None, found: Status) ->
     if view.released:
         return "released"
     if not view.runs_on:
-        return "paused" if view.paused else "no owner" if view.configured else NOT_CONFIGURED
+        return _without_owner(view)
     if not found:
         return "unknown" if isinstance(status, str) or status is None else "starting"
     return "source error" if found["source_error"] else "running"
+
+
+def _without_owner(view: DestinationView) -> str:
+    if view.paused:
+        return "paused"
+    if view.lazy:
+        return "lazy"
+    return "no owner" if view.configured else NOT_CONFIGURED
 
 
 def _clients(view: DestinationView, found: Status) -> list[dict[str, Any]]:

@@ -241,6 +241,7 @@ def _documents() -> dict[str, Schema]:
                 "no owner",
                 NOT_CONFIGURED,
                 "paused",
+                "lazy",
                 "released",
                 "unknown",
                 "unreadable",

@@ -133,6 +133,7 @@ def _destinations(seen: Overview) -> Table:
     table = Table("destination", "runs on", "stands by", "source")
     for view in seen.destinations:
         nobody = "nobody" if view.configured else "nobody (not configured)"
+        nobody = "nobody (starts at the first client)" if view.lazy else nobody
         nobody = "nobody (paused)" if view.paused else nobody
         runs_on = f"{view.runs_on} (released)" if view.released else view.runs_on or nobody
         table.add_row(*_texts((view.name, runs_on, "\n".join(view.stand_by) or "-", view.source_address or "-")))
@@ -193,7 +194,7 @@ def problems(seen: Overview, max_lag: float = math.inf) -> Iterator[str]:
 def _problems_of(view: DestinationView, max_lag: float) -> Iterator[str]:
     if view.problem:
         yield f"{view.name}: {view.problem}"
-    elif view.configured and not (view.runs_on or view.paused):
+    elif view.configured and not (view.runs_on or view.paused or view.lazy):
         yield f"{view.name}: no owner; eligible nodes: {len(view.stand_by)}"
     if view.source_error:
         yield f"{view.name}: {view.source_error}"

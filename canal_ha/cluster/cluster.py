@@ -96,15 +96,16 @@ class Cluster:
 
     # ---- destinations
 
-    def add(self, destination: str, *, race: bool = True, preferred: bool = True) -> None:
+    def add(self, destination: str, *, race: bool = True, preferred: bool = True, lazy: bool = False) -> None:
         """Register this node as able to run the destination.
 
         destination: its name.
         race: False: do not race yet; a later `add` does.
         preferred: whether this node has all labels that the destination prefers.
+        lazy: whether the destination starts at its first client.
         """
         self._known.add(destination)
-        self.members.register(destination, tree.MemberData(preferred).to_bytes())
+        self.members.register(destination, tree.MemberData(preferred, lazy).to_bytes())
         if race:
             self._election.add(destination)
 

@@ -82,6 +82,7 @@ class DestinationView:
     queue: where its changes go with canal.serverMode = kafka, as in the owner's status; None if clients take them.
     problem: why its znodes cannot be read.
     configured: whether a node has it, or a missing node could have it. False for a removed one whose cursors are kept.
+    lazy: it has no owner, because it starts at its first client.
     """
 
     name: str
@@ -95,6 +96,7 @@ class DestinationView:
     paused: bool = False
     queue: Mapping[str, Any] | None = None
     configured: bool = True
+    lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ def _destinations(znodes: BlockingZnodes, names: Sequence[str], some_missing: bo
     owners = znodes.get_all([tree.running(name) for name in names])
     below = znodes.children_of_all([tree.destination(name) for name in names])
     members = znodes.children_of_all([tree.destination_members(name) for name in names])
+    idle = {name: able for name, owner, able in zip(names, owners, members, strict=True) if owner is None}
+    lazy = _lazy(znodes, idle)
     clients = _clients(
         znodes,
         [
@@ -201,7 +205,22 @@ def _destinations(znodes: BlockingZnodes, names: Sequence[str], some_missing: bo
             clients=tuple(clients[name, client_id] for client_id in tree.client_ids(children)),
             paused=tree.paused(name).rpartition("/")[2] in children,
             configured=bool(runs_on or able or some_missing),
+            lazy=name in lazy,
         )
+
+
+def _lazy(znodes: BlockingZnodes, able: Mapping[str, Sequence[str] | ZnodeDenied]) -> frozenset[str]:
+    """Return the destinations that start at their first client, wherever that is.
+
+    able: the nodes that could run each destination without an owner.
+    """
+    asked = [(name, node) for name, nodes in able.items() if not isinstance(nodes, ZnodeDenied) for node in nodes]
+    found = znodes.get_all([tree.destination_member(name, node) for name, node in asked])
+    told = {True: set[str](), False: set[str]()}
+    for (name, _), node in zip(asked, found, strict=True):
+        data = tree.MemberData.from_bytes(node.data) if isinstance(node, Znode) else None
+        told[data is not None and data.lazy].add(name)
+    return frozenset(told[True] - told[False])
 
 
 def _clients(znodes: BlockingZnodes, asked: Sequence[tuple[str, int]]) -> dict[tuple[str, int], ClientView]:

@@ -532,7 +532,7 @@ class Node:
 
     def _join(self, cluster: Cluster, config: InstanceConfig, *, race: bool) -> None:
         preferred = set(config.preferred_labels) <= set(self._config.labels)
-        cluster.add(config.destination, race=race, preferred=preferred)
+        cluster.add(config.destination, race=race, preferred=preferred, lazy=config.lazy)
 
     def _status_address(self) -> str:
         """host:port of the status endpoint as other machines call it, with https:// for TLS; "" without one."""

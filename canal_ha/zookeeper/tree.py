@@ -187,13 +187,15 @@ class MemberData:
     """The data of `{d}/cluster/{n}`. A Java node and one of an earlier version write none.
 
     preferred: the node has all labels that the destination prefers.
+    lazy: the destination starts at its first client.
     """
 
     preferred: bool = True
+    lazy: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the JSON text."""
-        return json.dumps({"preferred": self.preferred}, separators=(",", ":")).encode()
+        return json.dumps({"preferred": self.preferred, "lazy": self.lazy}, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MemberData | None:
@@ -202,7 +204,9 @@ class MemberData:
             body = json.loads(data) if len(data) <= RUNNING_BYTES else None
         except (ValueError, RecursionError):
             return None
-        return cls(body.get("preferred") is not False) if isinstance(body, dict) else None
+        if not isinstance(body, dict):
+            return None
+        return cls(body.get("preferred") is not False, body.get("lazy") is True)
 
 
 def _printable(text: object) -> str:

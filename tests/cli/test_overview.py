@@ -178,7 +178,7 @@ def test_json_has_every_field_by_its_name() -> None:
     example, orphan = document["destinations"]
     assert sorted(example) == sorted(orphan)
     assert sorted(example) == [
-        "clients", "configured", "name", "paused", "problem", "queue", "released", "runs_on", "source_address",
+        "clients", "configured", "lazy", "name", "paused", "problem", "queue", "released", "runs_on", "source_address",
         "source_error", "stand_by",
     ]  # fmt: skip
     first, second, third = example["clients"]

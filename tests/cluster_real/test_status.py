@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import urllib.request
 
 import pytest
 from kazoo.client import KazooClient
@@ -16,6 +17,7 @@ from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow, free_port
 from lab.node import PROGRAM
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -59,6 +61,29 @@ def test_a_cluster_with_a_client(mariadb: MariaDB, zookeeper: ZooKeeper) -> None
         assert "not reached" in text
         assert f"{running.address}: its figures are missing: no node answers at http://127.0.0.1:" in text
         assert told["active"] in text
+
+
+def test_a_lazy_destination_without_a_client_is_no_problem(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
+    """It was one, "no owner", for as long as no client came, so that scripts saw a cluster in trouble."""
+    hosts = f"{zookeeper.hosts}/lazy{time.time_ns()}"
+    properties = {"canal.instance.later.lazy": "true"}
+    nodes = [
+        Node({"later": follow(mariadb)}, zk_servers=hosts, properties=properties, name=name) for name in ("a", "b")
+    ]
+    with nodes[0] as first, nodes[1] as second, BlockingZnodes(hosts) as znodes:
+        members = [tree.destination_member("later", node.address) for node in nodes]
+        until(lambda: all(znodes.get_all(members)), what="both nodes")
+        done = subprocess.run([PROGRAM, "status", "--zk", hosts], capture_output=True, text=True, timeout=60)
+        assert "later" in done.stdout
+        assert "nobody (starts at the first client)" in done.stdout
+        assert (done.returncode, done.stderr, "no owner" in done.stdout) == (0, "", False)
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{first.admin_port}/api/v1/cluster") as answer:
+            (later,) = json.load(answer)["destinations"]
+        assert (later["state"], later["owner"]) == ("lazy", "")
+        with ClusterConnector([second.address], "later") as client:
+            client.subscribe("")
+        (told,) = json.loads(status("--zk", hosts, "--json"))["destinations"]
+        assert (told["runs_on"], told["lazy"]) == (second.address, False)
 
 
 def test_another_node_behind_the_same_endpoint_is_not_believed(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
