@@ -12,6 +12,7 @@ RUNBOOKS: Mapping[str, str] = {
     "stream.unmoved": "lag-grows",
     "stream.blocked": "lag-grows",
     "stream.purge": "cursor-lost",
+    "stream.lost": "cursor-lost",
     "stream.denied": "cursor-lost",
     "stream.failed": "poison-event",
     "node.unready": "node-lost",

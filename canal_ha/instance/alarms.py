@@ -9,12 +9,14 @@ from canal_ha.instance.status import StreamStatus
 from canal_ha.model.position import LogPosition
 
 PURGE = "purge"
+LOST = "lost"
 LAG = "lag"
 UNMOVED = "unmoved"
 BLOCKED = "blocked"
 DENIED = "denied"
 MEANINGS = {
-    PURGE: "the source is about to purge the journal of its cursor",
+    PURGE: "the source is about to purge the journal of its cursor, or has purged it",
+    LOST: "it has stopped, because the source has purged the journal of its cursor",
     LAG: "it lags too far behind the source",
     UNMOVED: "its cursor stands still while rows wait",
     BLOCKED: "its ring is full of batches that it has not acknowledged, so the source is not read",
@@ -68,20 +70,25 @@ class Alarms:
     _flow: tuple[int, int] = (-1, -1)
     _flowed_at: float = 0.0
 
-    def step(self, stream: StreamStatus, outlook: Outlook, now: float, denied: str = "") -> Iterator[AlarmChange]:
+    def step(
+        self, stream: StreamStatus, outlook: Outlook, now: float, denied: str = "", *, lost: bool = False
+    ) -> Iterator[AlarmChange]:
         """What changed since the last look.
 
         stream: its figures.
         outlook: of its cursor's journal.
         now: steady seconds.
         denied: why the store refuses this client's cursor, and no other; "" if it does not.
+        lost: the stream has stopped, because the journal of its cursor is purged.
         """
         waits = stream.put_seq > stream.ack_seq
         if stream.cursor != self._cursor or not waits:
             self._cursor, self._moved_at = stream.cursor, now
         unmoved_for = now - self._moved_at
         cursor = str(stream.cursor)
-        yield from self._set(PURGE, outlook.near, purge_in_s=round(outlook.purge_in_s), cursor=cursor)
+        near = outlook.near and not lost
+        yield from self._set(PURGE, near, purge_in_s=round(outlook.purge_in_s), cursor=cursor)
+        yield from self._set(LOST, lost, cursor=cursor)
         behind = stream.seconds_behind
         if not 0 < self.lag_s < behind:
             self._late_since = None

@@ -33,7 +33,7 @@ from canal_ha.errors import (
     SnapshotRefused,
     SnapshotUnreadable,
 )
-from canal_ha.instance.alarms import Alarms, Outlook
+from canal_ha.instance.alarms import LOST, PURGE, Alarms, Outlook
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.feed_pace import FeedPaces
 from canal_ha.instance.from_thread import answer_of
@@ -719,10 +719,13 @@ class Instance:
 
     def _stream_status(self, stream: Stream) -> StreamStatus:
         outlook, alarms = self._outlook.get(stream.client_id), self._alarms.get(stream.client_id)
+        active = alarms.active if alarms else set()
+        if stream.lost:  # told at once: until the next look, its state alone would be taken for another failure
+            active = active - {PURGE} | {LOST}
         return replace(
             stream.status(self._newest),
             purge_in_s=outlook.purge_in_s if outlook else -1.0,
-            alarms=tuple(sorted(alarms.active)) if alarms else (),
+            alarms=tuple(sorted(active)),
         )
 
     # ---- inside
@@ -977,7 +980,8 @@ class Instance:
             alarms = self._alarms.setdefault(client_id, Alarms(*limits))
             outlook = self._outlook.get(client_id, Outlook())
             denied = self.meta.refused.get(client_id, "")
-            for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds(), denied):
+            status, now = stream.status(self._newest), self._reactor.seconds()
+            for change in alarms.step(status, outlook, now, denied, lost=stream.lost):
                 name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"
                 facts = change.facts
                 self._log.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)

@@ -70,7 +70,7 @@ class StreamStatus:
     seconds_behind: lag behind the source, s.
     bytes_behind: lag behind the source, bytes of binlog.
     purge_in_s: until the source may purge the cursor's journal, s; 0: it has purged it.
-    alarms: purge, lag, unmoved, blocked, denied; see canal_ha.instance.alarms.
+    alarms: purge, lost, lag, unmoved, blocked, denied; see canal_ha.instance.alarms.
     parts: the sources, where the stream merges several.
     snapshot: the state of the client's last snapshot, by the fields of SnapshotState, with `rows_per_s` of the last
         minute, `left_s`, -1 while nobody can tell it, `failing`, why it cannot go on now, and `retry_in_s`; None if

@@ -696,6 +696,11 @@ class Stream:
     # ---- status
 
     @property
+    def lost(self) -> bool:
+        """Whether it has stopped, because the journal of its cursor is purged."""
+        return self.state is StreamState.FAILED and isinstance(self.error, PositionLost)
+
+    @property
     def decoded(self) -> LogPosition | None:
         """Everything before this position is or was in the ring; None while no feed is open."""
         return self._feed.decoded if self._feed else None

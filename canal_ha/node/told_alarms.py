@@ -13,7 +13,7 @@ from canal_ha.alarms.delivery import AlarmDelivery
 from canal_ha.alarms.notice import Subject
 from canal_ha.alarms.watch import AlarmWatch
 from canal_ha.config.alarms import ConfigAlarm
-from canal_ha.instance.alarms import MEANINGS
+from canal_ha.instance.alarms import LOST, MEANINGS
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.unready import Unready
@@ -102,8 +102,10 @@ def subjects(
         yield Subject(f"{kind}.{alarm.alarm}", alarm.destination), alarm.text
     for status in instances:
         for stream in status.streams:
-            if stream.state == "failed":
+            if stream.state == "failed" and LOST not in stream.alarms:
                 yield Subject("stream.failed", status.destination, stream.client_id), stream.error
             for name in stream.alarms:
                 text = f"client {stream.client_id} of {status.destination}: {MEANINGS[name]}"
+                if name == LOST:
+                    text = stream.error or text
                 yield Subject(f"stream.{name}", status.destination, stream.client_id), text

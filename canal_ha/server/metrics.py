@@ -317,7 +317,7 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     alarm = Family(
         "canal_stream_alarm",
         "gauge",
-        "Alarms: purge, lag, unmoved, blocked, denied.",
+        "Alarms: purge, lost, lag, unmoved, blocked, denied.",
         "destination",
         "client_id",
         "alarm",

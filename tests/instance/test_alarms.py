@@ -88,3 +88,12 @@ def test_a_full_ring_that_flows_is_no_alarm() -> None:
 def test_a_purge_is_near(outlook: Outlook, near: bool) -> None:
     """A purge is near in the last quarter of a journal's life, at most a day before its end, and after its end."""
     assert told(Alarms(0, 0), STREAM, 0, outlook) == ([("purge", True)] if near else [])
+
+
+def test_no_purge_is_near_once_the_stream_has_stopped_at_it() -> None:
+    """The other alarm takes its place until the stream goes on."""
+    alarms = Alarms(0, 0)
+    assert told(alarms, STREAM, 0, Outlook(0.0, DAY)) == [("purge", True)]
+    seen = [(change.alarm, change.begins) for change in alarms.step(STREAM, Outlook(0.0, DAY), 1, lost=True)]
+    assert seen == [("purge", False), ("lost", True)]
+    assert told(alarms, STREAM, 2) == [("lost", False)]

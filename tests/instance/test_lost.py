@@ -75,3 +75,15 @@ def test_an_acknowledgement_while_the_node_was_replacing_a_lost_cursor_counts(mo
     assert bench.instance.meta.cursor(1001) == EDIT
     lose(bench).callback(LATEST)
     assert bench.instance.meta.cursor(1001) == LATEST
+
+
+def test_a_stream_whose_journal_is_purged_has_the_alarm_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had the alarm of a purge that is about to come, beside the error of the one that has come."""
+    bench = Bench()
+    monkeypatch.setattr(bench.clock, "callFromThread", lambda call, *args: call(*args))
+    bench.acknowledged()
+    now(bench.embedded.get(IDENTITY, GetRequest(1, 0.0)))
+    (feed,) = OpenFeeds.open
+    feed.request.failed(PositionLost("the journal is purged"), None)
+    (stream,) = bench.instance.status().streams
+    assert (stream.state, stream.alarms) == ("failed", ("lost",))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from canal_ha.alarms.delivery import AlarmDelivery
 from canal_ha.alarms.notice import Notice
 from canal_ha.config.load import load_usable
+from canal_ha.instance.alarms import MEANINGS
+from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.node import told_alarms
 from canal_ha.node.node import Node as OwnNode
 from canal_ha.node.told_alarms import ToldAlarms
@@ -68,6 +71,21 @@ def test_receivers_that_hang_delay_no_cursor_and_no_other_work_of_a_stop(
     assert flush_at - began < 0.9
     assert 1.0 <= took_s < 2.5
     assert len(beats) > 10
+
+
+def test_the_notice_of_a_purged_journal_leads_to_the_page_about_lost_cursors() -> None:
+    """It led to the page about events that cannot be decoded, as for any other stream that has stopped."""
+    lost = StreamStatus(7, "", "failed", error="mysql-bin.000001 is purged", alarms=("lost",))
+    streams = (lost, replace(lost, client_id=8, error="malformed event", alarms=("purge",)))
+    found = told_alarms.subjects((), [InstanceStatus("example", "db:3306", streams=streams)], ())
+    told = [
+        (each.client_id, Notice(each, "n", True, text, 0.0).runbook.rpartition("/")[2], text) for each, text in found
+    ]
+    assert told == [
+        (7, "cursor-lost.md", "mysql-bin.000001 is purged"),
+        (8, "poison-event.md", "malformed event"),
+        (8, "cursor-lost.md", f"client 8 of example: {MEANINGS['purge']}"),
+    ]
 
 
 @pytest.mark.real

@@ -33,7 +33,7 @@ def purged(server: SqlServer, node: Node) -> None:
 
 @pytest.mark.real
 def test_fail_stops_and_names_the_oldest_journal() -> None:
-    """Without a policy, GET is refused with an error that names the oldest journal."""
+    """Without a policy, GET is refused with an error that names the oldest journal. No purge is about to come."""
     with MariaDB() as server:
         node = Node({"example": follow(server)})
         purged(server, node)
@@ -41,6 +41,8 @@ def test_fail_stops_and_names_the_oldest_journal() -> None:
             until(lambda: subscribed_to(client, "shop"), what="the destination")
             with pytest.raises(CanalError, match=f"purged.*{server.journals()[0]}"):
                 rows(client, 1, seconds=5)
+            (stream,) = node.status()["destinations"][0]["streams"]
+            assert (stream["state"], stream["alarms"]) == ("failed", ["lost"])
 
 
 @pytest.mark.real
