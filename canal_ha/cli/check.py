@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import click
 
 from canal_ha.alarms.handlers import read_handlers
+from canal_ha.cli.daemons import in_daemons
 from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
@@ -79,14 +80,10 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     if config.zk_servers:
         for finding in _zookeeper(config, kept):
             yield "node", finding
-    pool = ThreadPoolExecutor(AT_ONCE)
-    try:
-        asked = [(each, pool.submit(_of_one, each, kept, bool(config.zk_servers))) for each in config.destinations]
-        for instance, answer in asked:
-            for finding in answer.result():
-                yield instance.destination, finding
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    asked = [partial(_of_one, each, kept, bool(config.zk_servers)) for each in config.destinations]
+    for instance, found in zip(config.destinations, in_daemons(asked, AT_ONCE), strict=True):
+        for finding in found:
+            yield instance.destination, finding
 
 
 def _of_one(instance: InstanceConfig, kept: Mapping[str, StoredCursors], clustered: bool) -> Sequence[Finding]:

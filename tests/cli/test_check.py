@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Thread
@@ -10,9 +12,23 @@ from threading import Barrier, BrokenBarrierError, Thread
 from click.testing import CliRunner
 
 from canal_ha.cli.check import command
+from lab.node import PROGRAM
 from lab.ports import LOOPBACK
 
 DESTINATIONS = ("billing", "crm", "shop")
+
+
+def configured(conf: Path, listener: socket.socket) -> str:
+    """Write the configuration of a node whose destinations all have this server. Return the server's address."""
+    address = f"{LOOPBACK}:{listener.getsockname()[1]}"
+    names = ",".join(DESTINATIONS)
+    ports = "canal.port = 0\ncanal.metrics.pull.port = 0\ncanal.admin.http.port = -1\n"
+    (conf / "canal.properties").write_text(f"{ports}canal.destinations = {names}\n")
+    for name in DESTINATIONS:
+        (conf / name).mkdir()
+        text = f"canal.instance.master.address = {address}\ncanal.instance.dbUsername = canal\n"
+        (conf / name / "instance.properties").write_text(text)
+    return address
 
 
 def test_destinations_whose_servers_hang_are_checked_at_the_same_time(tmp_path: Path) -> None:
@@ -36,16 +52,26 @@ def test_destinations_whose_servers_hang_are_checked_at_the_same_time(tmp_path: 
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((LOOPBACK, 0)))
         Thread(target=accept, args=(listener,), daemon=True).start()
-        address = f"{LOOPBACK}:{listener.getsockname()[1]}"
-        names = ",".join(DESTINATIONS)
-        ports = "canal.port = 0\ncanal.metrics.pull.port = 0\ncanal.admin.http.port = -1\n"
-        (tmp_path / "canal.properties").write_text(f"{ports}canal.destinations = {names}\n")
-        for name in DESTINATIONS:
-            (tmp_path / name).mkdir()
-            text = f"canal.instance.master.address = {address}\ncanal.instance.dbUsername = canal\n"
-            (tmp_path / name / "instance.properties").write_text(text)
+        address = configured(tmp_path, listener)
         done = CliRunner().invoke(command, ["--conf", str(tmp_path)])
     assert met == [True] * len(DESTINATIONS)
     failed = [line.split()[1] for line in done.output.splitlines() if line.startswith("FAILED") and address in line]
     assert failed == list(DESTINATIONS)
     assert done.exit_code == 1
+
+
+def test_an_interrupt_ends_it_while_a_server_hangs(tmp_path: Path) -> None:
+    """It waited for its threads, so for half a minute and longer. A second interrupt ended it with a traceback."""
+    with socket.create_server((LOOPBACK, 0)) as listener, ExitStack() as stack:
+        configured(tmp_path, listener)
+        command = [PROGRAM, "check", "--conf", str(tmp_path)]
+        process = stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        stack.callback(process.kill)
+        for _ in DESTINATIONS:
+            connection, _ = listener.accept()
+            stack.enter_context(connection)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=8.0)
+    assert (process.returncode, errors.split()) == (1, ["Aborted!"])
