@@ -117,7 +117,11 @@ def _plain(value: Any) -> dict[str, str]:
 
 def _logs(bundle: Bundle, config: CanalConfig) -> None:
     """Add the ends of the node's log and of the logs of its destinations, whole lines."""
-    names = [each.destination for each in config.destinations]
+    names = [each.destination for each in config.refused if each.layers]
+    names += [each.destination for each in config.destinations]
+    for each in config.refused:
+        if not each.layers:
+            bundle.problem(f"logs/{each.destination}", "its file cannot be read, so nobody knows what to hide")
     files = [("canal", "canal.log")]
     files += [(name, file) for name in names[:DESTINATIONS_MOST] for file in (f"{name}.log", "meta.log")]
     if len(names) > DESTINATIONS_MOST:

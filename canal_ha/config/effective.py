@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from canal_ha.config.live import DEFAULT, same_value, setting_of
 from canal_ha.config.model import NOBODY, CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.config.properties import HIDDEN, Layers, Setting, parse, references
 from canal_ha.config.secret_names import is_of_canal, is_secret_name
+from canal_ha.errors import ConfigError
 
 _OF_QUEUE = (*queue.OLD_NAMES, *queue.OLD_NAMES.values(), *queue.OTHER_NAMES.values())
 _GROUP = re.compile(keys.GROUP)
@@ -66,7 +68,8 @@ def of_destination(config: CanalConfig, instance: InstanceConfig) -> tuple[Effec
 def secrets_of(config: CanalConfig) -> frozenset[str]:
     """Return the values that `of_node` and `of_destination` hide, and the passwords inside them, as in user:password.
 
-    config: of a node. Values of keys that no one can read are left out.
+    config: of a node. Refused destinations count as far as their files can be read. Values of keys that no one can
+        read are left out.
     """
     scopes = [(of_node(config, config), config.layers)]
     scopes += [(of_destination(config, each), each.layers or config.layers) for each in config.destinations]
@@ -76,8 +79,20 @@ def secrets_of(config: CanalConfig) -> frozenset[str]:
             setting = layers.find(each.key) if each.hidden else None
             if setting is not None and (each.key, setting.text) != (keys.ZK_BEFORE.name, NOBODY):
                 found.add(setting.text)
+    for refused in config.refused:
+        found.update(_hidden_in(refused.layers) if refused.layers else ())
     inside = {match[match.lastindex or 0] for text in found for match in _PASSWORD_INSIDE.finditer(text)}
     return frozenset((found | inside) - {""})
+
+
+def _hidden_in(layers: Layers) -> Iterator[str]:
+    """Yield the secret values of a destination that is not loaded."""
+    of_destinations = (key.name for key in keys.KEYS if key.place is not KeyFile.NODE)
+    for name in dict.fromkeys((*of_destinations, *layers.names)):
+        with suppress(ConfigError):  # a placeholder for what cannot be read has no value
+            setting = layers.find(name)
+            if setting and setting.shown(secret=is_secret(name)) == HIDDEN:
+                yield setting.text
 
 
 def _destination(config: CanalConfig, instance: InstanceConfig, layers: Layers) -> Iterator[EffectiveValue]:

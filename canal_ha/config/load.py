@@ -331,6 +331,7 @@ class _ConfigFiles:
         self._main = main
         self._used = _used(self._main) | _used(from_program(given))  # names in placeholders of all that is read so far
         self._written = (*main, *from_sets(sets), *given)
+        self._layers_of: dict[str, Layers] = {}  # of the destinations whose files have been read
         layers = Layers((*self._strong, from_mapping(self._main)), environ, self._written)
         self.node = _LayeredValues(layers, str(main_file))
 
@@ -411,7 +412,7 @@ class _ConfigFiles:
             try:
                 instance, its_warnings = self.instance(running.conf_dir, name, running.zk_servers, check_filter)
             except ConfigError as error:
-                refused.append(RefusedDestination(name, error))
+                refused.append(RefusedDestination(name, error, self._layers_of.get(name)))
             else:
                 instances.append(instance)
                 warnings += its_warnings
@@ -482,6 +483,7 @@ class _ConfigFiles:
             self._environ,
             (*own, *its),
         )
+        self._layers_of[destination] = layers
         reader = _LayeredValues(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
         warnings += absent.warnings(PROGRAM, its, layers.resolve, instance=True, used=self._used)

@@ -350,10 +350,14 @@ class InstanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class RefusedDestination:
-    """A destination with an unusable configuration, and the error."""
+    """A destination with an unusable configuration, and the error.
+
+    layers: the settings that were read; None if its file cannot be read.
+    """
 
     destination: str
     error: ConfigError
+    layers: Layers | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

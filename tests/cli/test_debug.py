@@ -194,6 +194,33 @@ def test_a_bundle_is_made_of_what_there_is(
         assert "File exists" in str(again.exception)
 
 
+def test_a_bundle_has_the_log_of_a_destination_whose_file_is_refused(tmp_path: Path) -> None:
+    """It was left out, although it is the one in trouble. The passwords of its file are hidden there, too."""
+    conf, out = tmp_path / "conf", tmp_path / "made.tar.gz"
+    (tmp_path / "password").write_text("from-a-file-11\n")
+    texts = {
+        "refused": "canal.instance.master.address = db:1\ncanal.instance.master.position = far\n"
+        "canal.instance.dbPassword = plain-secret-7\n"
+        f"my.own.name = ${{file:{tmp_path}/password}}\nmy.other = ${{file:{tmp_path}/nowhere}}\n"
+        "canal.proxy = http://somebody:url-secret-12@127.0.0.1:1/\n",
+        "unknown": "",
+    }
+    for name, text in texts.items():
+        (conf / name).mkdir(parents=True)
+        (conf / name / "instance.properties").write_text(text)
+        (conf.parent / "logs" / name).mkdir(parents=True)
+        (conf.parent / "logs" / name / f"{name}.log").write_text("WARN plain-secret-7 from-a-file-11 url-secret-12\n")
+    (conf / "unknown" / "instance.properties").unlink()
+    (conf / "unknown" / "instance.properties").mkdir()
+    (conf / "canal.properties").write_text("canal.destinations = refused,unknown\n")
+    ended = CliRunner().invoke(group, ["debug", "bundle", "--conf", str(conf), "--out", str(out)])
+    assert ended.exit_code == 0, ended.output
+    has = members(out)
+    assert has["logs/refused/refused.log"] == "WARN *** *** ***\n"
+    assert "logs/unknown/unknown.log" not in has
+    assert "missing  logs/unknown: its file cannot be read, so nobody knows what to hide" in ended.output
+
+
 def test_a_bundle_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long documents are cut, a log at its beginning; what no longer fits is named."""
     monkeypatch.setattr(module, "DOCUMENT_BYTES", 100)
