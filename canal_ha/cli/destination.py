@@ -236,7 +236,7 @@ def _change(
 
 def _preferred(placed: Mapping[str, Any]) -> str:
     """Return the nodes that a destination prefers; "-" if it prefers none to the others."""
-    if {*placed["preferred"]} < {placed["runs_on"], *placed["stand_by"]}:
+    if {*placed["preferred"]} < {placed["runs_on"], *placed["stand_by"]} - {""}:
         return ", ".join(placed["preferred"]) or "-"
     return "-"
 

@@ -6,6 +6,7 @@ import javaproperties
 import pytest
 from click import UsageError
 
+from canal_ha.cli import destination
 from canal_ha.cli.instance_template import TEMPLATE, template
 from canal_ha.config import keys
 
@@ -28,3 +29,21 @@ def test_the_template_names_keys_that_exist() -> None:
     }
     with pytest.raises(UsageError, match="give --file"):
         template(None, [])
+
+
+@pytest.mark.parametrize(
+    ("runs_on", "stand_by", "preferred", "shown"),
+    [
+        ("a", ["b"], ["a", "b"], "-"),
+        ("a", ["b"], ["b"], "b"),
+        ("", ["a", "b"], ["a", "b"], "-"),
+        ("", ["a", "b"], ["a"], "a"),
+        ("", [], [], "-"),
+    ],
+)
+def test_a_destination_without_an_owner_prefers_no_node_unless_somebody_says_so(
+    runs_on: str, stand_by: list[str], preferred: list[str], shown: str
+) -> None:
+    """A paused or lazy one seemed to prefer all nodes."""
+    placed = {"runs_on": runs_on, "stand_by": stand_by, "preferred": preferred}
+    assert destination._preferred(placed) == shown
