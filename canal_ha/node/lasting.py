@@ -5,6 +5,8 @@ The log has the events; the status and the metrics have the alarms.
 
 from __future__ import annotations
 
+import math
+
 from canal_ha.model.alarm import SOURCE, NodeAlarm
 
 UNWRITTEN = "unwritten"  # cursors cannot be written; they advance in memory
@@ -18,6 +20,9 @@ NO_RIGHTS = "no_rights"  # ZooKeeper denies this node what it needs to take part
 
 WAIT_MOST_S = 30.0  # of a queue; a longer wait is an alarm
 SETTLE_S = {SOURCE: 30.0}  # how long it has to last: a restart of the source is no alarm
+AGAIN_S = {UNLOADABLE: 300.0}
+"""For how many seconds an alarm lasts after its last event. A node that still has to load a destination tries again
+within a minute; otherwise another node runs it, or ZooKeeper is away."""
 
 _BEGINS = {
     "cursor.write_failed": UNWRITTEN,
@@ -50,6 +55,7 @@ class LastingAlarms:
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, str, str], NodeAlarm] = {}  # by destination, source of a group and alarm
+        self._told: dict[tuple[str, str, str], float] = {}  # when the event of each came last
 
     def event(self, destination: str, name: str, text: str, source: str, now: float) -> None:
         """Begin or end alarms.
@@ -63,17 +69,21 @@ class LastingAlarms:
         if name in _BEGINS:
             alarm = _BEGINS[name]
             key = (destination, source, alarm)
-            since = self._active[key].since if key in self._active else now
+            since = self._active[key].since if self._lasts(key, now) else now
+            self._told[key] = now
             self._active[key] = NodeAlarm(alarm, destination, f"{source or destination}: {text}", since)
         for alarm in _ENDS.get(name, ()):
             for key in [key for key in self._active if key[0] == destination and key[2] == alarm]:
                 if source in ("", key[1]):
-                    del self._active[key]
+                    del self._active[key], self._told[key]
 
     def at(self, now: float) -> tuple[NodeAlarm, ...]:
         """Return the alarms of this moment, by destination. now: s since 1970."""
-        found = (self._active[key] for key in sorted(self._active))
+        found = (self._active[key] for key in sorted(self._active) if self._lasts(key, now))
         return tuple(each for each in found if now - each.since >= SETTLE_S.get(each.alarm, 0.0))
+
+    def _lasts(self, key: tuple[str, str, str], now: float) -> bool:
+        return key in self._active and now - self._told[key] < AGAIN_S.get(key[2], math.inf)
 
 
 class LastingWait:

@@ -9,7 +9,16 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.model.alarm import SOURCE
-from canal_ha.node.lasting import HISTORY, QUEUE, STANDBY, UNWRITTEN, WAIT_MOST_S, LastingAlarms, LastingWait
+from canal_ha.node.lasting import (
+    HISTORY,
+    QUEUE,
+    STANDBY,
+    UNLOADABLE,
+    UNWRITTEN,
+    WAIT_MOST_S,
+    LastingAlarms,
+    LastingWait,
+)
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -37,6 +46,18 @@ def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
     assert [each.alarm for each in alarms.at(9.0)] == [HISTORY, STANDBY]
     alarms.event("g", "instance.stopped", "", "", 6.0)
     assert alarms.at(9.0) == ()
+
+
+def test_a_destination_that_this_node_no_longer_tries_to_load_is_no_alarm() -> None:
+    """Another node ran it for days. When ZooKeeper was lost, this node told its own failure of long ago again."""
+    alarms = LastingAlarms()
+    for at in (1.0, 61.0, 121.0):  # each try fails
+        alarms.event("a", "instance.unloadable", "denied", "", at)
+    alarms.event("a", "history.unavailable", "no room", "", 121.0)
+    assert [(each.alarm, each.since) for each in alarms.at(400.0)] == [(HISTORY, 121.0), (UNLOADABLE, 1.0)]
+    assert [each.alarm for each in alarms.at(500.0)] == [HISTORY]
+    alarms.event("a", "instance.unloadable", "denied", "", 9000.0)
+    assert [(each.alarm, each.since) for each in alarms.at(9000.0)] == [(HISTORY, 121.0), (UNLOADABLE, 9000.0)]
 
 
 def test_a_source_that_fails_for_long_is_an_alarm() -> None:
