@@ -5,16 +5,18 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import InstanceConfig, WhenLost
@@ -42,7 +44,6 @@ from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.round_queue import RoundQueue
-from canal_ha.instance.rounds import Rounds
 from canal_ha.instance.shown_tables import shown_definition, shown_tables
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
@@ -74,7 +75,6 @@ T = TypeVar("T")
 HEALTH_PERIOD_S = 5.0
 FIRST_LOOK_S = 5.0  # how long the first start of a destination waits for its source
 PARKING_PERIOD_S = 1.0
-WATCH_PERIOD_S = 2.0  # what makes an alarm lasts for longer
 WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
 KEEP_WITHIN_S = 10.0  # the choice of a server, before a switch
 LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
@@ -108,7 +108,6 @@ class Instance:
         flush_period_ms: int,
         batch_ids: BatchIds,
         from_feed: FromFeed | None = None,
-        rounds: Rounds | None = None,
     ) -> None:
         """Wire the destination together; `start` begins to serve it.
 
@@ -122,7 +121,6 @@ class Instance:
         flush_period_ms: how often acknowledged cursors are written; 0 writes them with each ACK.
         batch_ids: the node's, because ids go on from one instance of the destination to the next.
         from_feed: see Stream; None: the reactor's callFromThread.
-        rounds: of all instances of the node; None: the instance has timers of its own.
         """
         self.config = config
         self.meta = Meta(config.destination, open_backend(self), turn=DeferredLock())
@@ -173,8 +171,7 @@ class Instance:
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
-        self._rounds = rounds or Rounds(reactor)
-        self._ends: list[Callable[[], None]] = []  # of the chores
+        self._loops: list[LoopingCall] = []
         self._stopped = False
 
     # ---- life
@@ -200,8 +197,8 @@ class Instance:
             self.hurry()
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
-        self._every(WATCH_PERIOD_S, self._watch)
-        self._every(self._flush_period_s or WRITE_AGAIN_S, self._flush_due)
+        self._every(PARKING_PERIOD_S, self._watch)
+        self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)
         with suppress(defer.TimeoutError):
             await self._first_look.addTimeout(FIRST_LOOK_S, cast(IReactorTime, self._reactor))
         self._log.event(self.config.destination, "instance.started", clients=len(self._streams))
@@ -216,8 +213,9 @@ class Instance:
         if self._stopped:
             return
         self._stopped = True
-        for end in self._ends:
-            end()
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
         for stream in self._streams.values():
             stream.close(NotRunningHere(self.config.destination))
         for read in tuple(self._reads):
@@ -227,7 +225,7 @@ class Instance:
             await self._last_flush()
         self._report_unwritten()
         await self._run_blocking(self._origin.close)
-        if self._ends:  # else it has never started
+        if self._loops:  # else it has never started
             self._log.event(self.config.destination, "instance.stopped")
 
     async def _last_flush(self) -> None:
@@ -253,13 +251,6 @@ class Instance:
                 error=self._write_error or some(list(self.meta.refused.values())),
                 alarm=True,
             )
-
-    def _flush_due(self) -> Awaitable[bool] | None:
-        """Flush if anything is due."""
-        if self.meta.changed or self._write_error:
-            return self.flush()
-        self._flushed_at = self._reactor.seconds()
-        return None
 
     async def flush(self) -> bool:
         """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
@@ -905,32 +896,27 @@ class Instance:
         return bool(self.meta.cursors() or self.meta.unreadable)
 
     async def _look_at_source(self) -> None:
-        """Ask where the binlog ends, and look after the table history: in one call, while nothing is new."""
-        start_known = self._has_begun or self.meta.start is not None
-        nothing_new = start_known and self._newest is not None and not self._source_error
-        keep_house = self._keeping_house() if nothing_new else None
+        """Ask where the binlog ends, and look after the table history."""
+        seen = await self._see_newest()
+        if seen is not None:
+            await self._keep_start(seen)
+        self.hurry()
+        if seen is not None:
+            await self._keep_house()
+
+    async def _see_newest(self) -> LogPosition | None:
+        """Ask where the binlog ends. Return None, after a report, if the source does not answer."""
         try:
-            self._newest = await self._run_blocking(lambda: self._ask(keep_house))
+            self._newest = await self._run_blocking(self._origin.view.newest)
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
             self._source_error = str(error)
-            self.hurry()
-            return
+            return None
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        await self._keep_start(self._newest)
-        self.hurry()
-        if keep_house is None:
-            await self._run_blocking(self._keeping_house())
-
-    def _ask(self, then: Callable[[], None] | None) -> LogPosition:
-        """Return where the binlog ends. Pool. then: called after that."""
-        newest = self._origin.view.newest()
-        if then:
-            then()
-        return newest
+        return self._newest
 
     async def _keep_start(self, seen: LogPosition) -> None:
         """Until there is a client, keep the first answer of the source as the start of the first one."""
@@ -951,24 +937,17 @@ class Instance:
         except Fenced as error:
             self._claim.lost(error)
 
-    def _keeping_house(self) -> Callable[[], None]:
-        """Return what looks after the table history, and asks how long the source keeps what clients need: on the pool.
-
-        What it finds out counts at once. If the source goes away again, the next look reports it.
-        """
+    async def _keep_house(self) -> None:
+        """Look after the table history, and ask how long the source keeps what clients need."""
         start = self.meta.start
-        cursors = {
-            each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
-        }
         needed = self.meta.cursors() or (() if start is None else (start,))
         known = None if self.meta.unreadable else needed
-
-        def keep_house() -> None:
-            with suppress(CanalError):
-                self._origin.keep_house(known)
-                self._outlook = self._origin.outlook(cursors)
-
-        return keep_house
+        with suppress(CanalError):  # if the source went away again, the next look reports it
+            await self._run_blocking(lambda: self._origin.keep_house(known))
+            cursors = {
+                each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
+            }
+            self._outlook = await self._run_blocking(lambda: self._origin.outlook(cursors))
 
     def _watch(self) -> None:
         """Report alarms that begin or end."""
@@ -994,7 +973,10 @@ class Instance:
                 read.close(f"no GET for {self.config.read_idle_s:g} s (canal.instance.read.idle)")
 
     def _every(self, period_s: float, call: Callable[[], object], *, now: bool = False) -> None:
-        self._ends.append(self._rounds.every(period_s, call, self._loop_broke, now=now))
+        loop = LoopingCall(_as_deferred(call))
+        loop.clock = cast(IReactorTime, self._reactor)
+        self._loops.append(loop)
+        loop.start(period_s, now=now).addErrback(self._loop_broke)
 
     def _loop_broke(self, failure: Failure) -> None:
         """A chore failed with an unexpected error: give the destination up, so that another node takes it over."""
@@ -1006,3 +988,13 @@ class Instance:
             self._claim.lost(broke)
         else:
             self._first_look.errback(broke)  # the start fails
+
+
+def _as_deferred(call: Callable[[], object]) -> Callable[[], object]:
+    """Wrap a chore that may be a coroutine, because LoopingCall waits for Deferreds alone."""
+
+    def run() -> object:
+        result = call()
+        return Deferred.fromCoroutine(result) if iscoroutine(result) else result
+
+    return run

@@ -100,12 +100,6 @@ class Meta:
         """Clients whose cursor waits for a flush, except those that are being written."""
         return tuple(sorted(self._due))
 
-    @property
-    def changed(self) -> bool:
-        """Whether a flush has anything to write."""
-        void = self.start is not None and (self._start_due or bool(self._cursors))
-        return bool(void or self._due or self._due_clients or self._servers_due)
-
     # ---- clients come and go, durably
 
     async def subscribe(self, identity: ClientIdentity, start: LogPosition | None) -> None:

@@ -17,7 +17,6 @@ from canal_ha.errors import CanalError
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.origin import Origin
-from canal_ha.instance.rounds import Rounds
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
@@ -33,7 +32,6 @@ from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.history.stores import HistoryClaim
 
 T = TypeVar("T")
-TURNS = 20  # of the regular chores of all instances, within each period
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
 
 
@@ -53,7 +51,6 @@ class Assembly:
         self._log = log
         self._batch_ids = batch_ids
         self._reads = ReactorReads(reactor)
-        self._rounds = Rounds(reactor, TURNS)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
 
@@ -116,7 +113,6 @@ class Assembly:
             flush_period_ms=flush_period_ms,
             batch_ids=self._batch_ids,
             from_feed=self._reads.call,
-            rounds=self._rounds,
         )
 
 

@@ -102,7 +102,7 @@ class GroupOrigin:
 
     def _purged(self, part: int, at: LogPosition) -> bool:
         """Whether a source has purged the journal of this position."""
-        return self._origins[part - 1].purged(at)
+        return self._origins[part - 1].outlook({0: at}).get(0, Outlook()).purge_in_s == 0.0
 
 
 class _Switches:

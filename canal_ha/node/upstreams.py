@@ -37,7 +37,6 @@ from canal_ha.node.snapshot_feed import SnapshotFeed, open_watched
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
 from canal_ha.source.connection.reactor_reads import ReactorReads
-from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
@@ -82,12 +81,12 @@ class Generation:
         self.server = server
         self.newest: LogPosition | None = None
         self.stop_signal = StopSignal()
-        self.tables = Tables(config, stop_signal=self.stop_signal)
+        self.tables = Tables(config, opening=self.stop_signal.opened)
         self.view = View(
-            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), stop_signal=self.stop_signal
+            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.stop_signal.opened
         )
         self.history = DestinationHistory(
-            config, self.tables.fetch, history_store(config, claim), tell, stop_signal=self.stop_signal
+            config, self.tables.fetch, history_store(config, claim), tell, opening=self.stop_signal.opened
         )
 
     @property
@@ -170,21 +169,13 @@ class Upstreams:
     def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. A cursor of another server needs nothing of this one's history."""
         now = self._now
-        if cursors is None:
-            now.history.look(None)
-        else:
-            now.history.look([cursor for cursor in cursors if now.has(cursor)], now.view.end())
+        now.history.look(None if cursors is None else [cursor for cursor in cursors if now.has(cursor)])
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """See Origin. A cursor of another server has no outlook."""
         now = self._now
         own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
-        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own, RECENT_S).items()}
-
-    def purged(self, at: LogPosition) -> bool:
-        """Whether the server has purged the journal of a position. One of another server counts as there."""
-        now = self._now
-        return now.has(at) and now.view.kept_for({0: at})[0][0] == 0.0
+        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own).items()}
 
     def interrupt(self) -> None:
         """See Origin."""
@@ -209,9 +200,9 @@ class Upstreams:
         return self._now.view.version
 
     def newest(self) -> LogPosition:
-        """See View. Only the first answer is sure to be of this moment; later ones may be of the last second."""
+        """See View."""
         now = self._now
-        now.newest = now.view.end(0.0 if now.newest is None else RECENT_S).newest
+        now.newest = now.view.newest()
         return now.newest
 
     def start(self, kept: LogPosition | None) -> LogPosition:

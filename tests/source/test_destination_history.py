@@ -401,50 +401,6 @@ def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
     assert len(node._history.ranges()) == 1
 
 
-def test_a_look_that_knows_the_end_asks_nothing_while_the_binlog_goes_on(binlog: Binlog) -> None:
-    """Neither on an idle server nor while a stream reads, also beyond an end that is a second old."""
-    node = binlog.history()
-    stream = Stream(binlog, node, BEGIN).open()
-    binlog.insert("t")
-    stream.read()
-    node.look([BEGIN], binlog.end)
-    asked = binlog.asked
-    for _ in range(3):
-        node.look([BEGIN], end := binlog.end)
-        binlog.insert("t")
-        stream.read()
-        node.look([BEGIN], replace(binlog.end, newest=end.newest))
-    assert binlog.asked == asked
-
-
-def test_a_look_that_knows_the_end_asks_when_the_binlog_is_another_one(binlog: Binlog) -> None:
-    """After RESET MASTER the end lies before what a stream has read; a new journal and another server show, too."""
-    node = binlog.history()
-    stream = Stream(binlog, node, BEGIN).open()
-    for _ in range(3):
-        binlog.insert("t")
-    stream.read()
-    for _ in range(2):
-        node.look([BEGIN], binlog.end)
-    changes: list[Callable[[], None]] = [
-        lambda: binlog.begin_anew(t=("b", "a")),
-        binlog.rotate,
-        lambda: setattr(binlog, "uuid", "v"),
-    ]
-    for change in changes:
-        asked = binlog.asked
-        change()
-        node.look([BEGIN], binlog.end)
-        assert binlog.asked > asked
-        node.look([BEGIN], binlog.end)
-        asked = binlog.asked
-        node.look([BEGIN], binlog.end)
-        assert binlog.asked == asked
-    assert right(Stream(binlog, node, BEGIN).open().read()) is False  # it holds no row yet
-    binlog.insert("t")
-    assert right(Stream(binlog, node, BEGIN).open().read())
-
-
 def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_path: Path) -> None:
     """The histories of two servers of one destination are kept apart, even at the same positions."""
     node = binlog.history(in_file("example", tmp_path))

@@ -26,15 +26,10 @@ class StopSignal:
                 )
             self._connections.add(connection)
 
-    def released(self, connection: Interruptible) -> bool:
-        """Forget a connection that others may use now. Return False after `end`, which may have interrupted it."""
-        with self._lock:
-            self._connections.discard(connection)
-            return not self._over
-
     def end(self) -> None:
         """Interrupt every connection, refuse new ones, and return at once."""
-        with self._lock:  # also while it interrupts, so that it meets no connection that was released
+        with self._lock:
             self._over = True
-            for connection in self._connections:
-                connection.interrupt()
+            connections = tuple(self._connections)
+        for connection in connections:
+            connection.interrupt()

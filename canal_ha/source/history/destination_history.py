@@ -9,12 +9,12 @@ the source is asked; blocks on MySQL.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
@@ -28,15 +28,12 @@ from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
-from canal_ha.source.connection.idle_sessions import SourceSessions
-from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.connection.stop_signal import StopSignal
+from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.history.recording import Recording
 from canal_ha.source.history.stretches import Stretches
 from canal_ha.source.positions import locate
-from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.positions.scan import Scanner
 
 _TABLES = (
@@ -55,8 +52,6 @@ MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by 
 MOST_JOINTS = 256  # of streams that moved here; later ones go before earlier ones
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
 
-_NO_ENDS: tuple[float, list[tuple[int | str, ...]]] = (math.inf, [])  # later than any answer
-
 
 class HistoryDump(Protocol):
     """A dump that passes every statement to the history. decoded: the position up to which it has done so."""
@@ -74,7 +69,7 @@ class DestinationHistory:
     tell: reports events.
     clock: seconds since 1970.
     most_records: statements after which an early snapshot is taken and older records expire.
-    stop_signal: see SourceSessions.
+    opening: called with each connection before it connects.
     """
 
     def __init__(
@@ -86,13 +81,11 @@ class DestinationHistory:
         *,
         clock: Callable[[], float] = time.time,
         most_records: int = MOST_RECORDS,
-        stop_signal: StopSignal | None = None,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
-        stop_signal = stop_signal or StopSignal()
         self._config = config
-        self._opening = stop_signal.opened
-        self._sessions = SourceSessions(config, stop_signal=stop_signal)
-        self._tables = Tables(config, stop_signal=stop_signal)
+        self._opening = opening
+        self._tables = Tables(config, opening=opening)
         self._fetch = fetch
         self._store = store
         self._tell = tell
@@ -101,6 +94,8 @@ class DestinationHistory:
         self._turn = threading.Lock()  # never held while the source is asked
         self._one_snapshot = threading.Lock()  # taken before `_turn`; those who wait for it want the same snapshot
         self._noting = threading.Lock()  # taken before `_turn`: what is stored later covers more
+        self._idle: list[SourceSession] = []
+        self._closed = False
         self._taken = 0  # snapshots
         self._stretches = Stretches()
         self._begun_anew: set[str] = set()
@@ -110,7 +105,6 @@ class DestinationHistory:
         self._others: Mapping[str, History] | None = None  # None: not asked for yet
         self._loaded = False
         self._times = JournalTimes({})
-        self._ends = _NO_ENDS
         self._snapshots: list[LogPosition] = []
         self._streams: weakref.WeakKeyDictionary[HistoryDump, _Opened] = weakref.WeakKeyDictionary()
 
@@ -122,7 +116,7 @@ class DestinationHistory:
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         searching: see History.view.
         """
-        with self._sessions.lent() as session:
+        with self._session() as session:
             server = examine(session)
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
             lazily = server.row_metadata == "FULL"
@@ -141,7 +135,7 @@ class DestinationHistory:
             self._advance()
             if stream.reached and self._place(stream):
                 return
-        with self._sessions.lent() as session:
+        with self._session() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=True)
             with self._turn:
@@ -151,7 +145,7 @@ class DestinationHistory:
 
     def read_on(self, stream: _Opened) -> LogPosition | None:
         """See Ahead. stream: one whose view was asked for here."""
-        with self._sessions.lent() as session:
+        with self._session() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=True)
             with self._turn:
@@ -175,7 +169,7 @@ class DestinationHistory:
         before = None if stream.gone_before else ranges.ending_before(known.start.order)
         if before is None and stream.again_from == known.start:
             return False
-        with self._sessions.lent() as session:
+        with self._session() as session:
             scanner = self._scanner(session, examine(session))
             if before is not None:
                 stream.gone_before = not self._read(history, before.end, known.start, scanner)
@@ -227,38 +221,12 @@ class DestinationHistory:
 
     # ---- the pool, at intervals
 
-    def look(self, cursors: Collection[LogPosition] | None, end: BinlogEnd | None = None) -> None:
+    def look(self, cursors: Collection[LogPosition] | None) -> None:
         """Begin to cover, record the ranges, and take a snapshot if it is due.
 
         cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
-        end: of the binlog, if it is known. Then the source is asked only if something is due.
         """
-        if end is None or not self._goes_on(end):
-            self._look(cursors)
-        with self._turn:
-            self._trim()
-        self._note()
-
-    def _goes_on(self, end: BinlogEnd) -> bool:
-        """Whether this is still the binlog that is covered, and nothing is due."""
-        with self._turn:
-            seen_at, seen = self._ends
-            self._advance()
-            self._ends = time.monotonic(), [known.end.order for known in self._history.ranges()]
-            if seen_at > end.asked_at:
-                seen = self._ends[1]  # which may lie beyond `end`, because streams have read on since it was asked for
-            return (
-                self._loaded
-                and self._recording.source == end.server.identity
-                and self._times.looked_at == end.newest.journal
-                and all(each <= end.newest.order for each in seen)
-                and bool(self._ends[1])
-                and not self._snapshot_due()
-                and not self._expired(self._limit_ms)
-            )
-
-    def _look(self, cursors: Collection[LogPosition] | None) -> None:
-        with self._sessions.lent() as session:
+        with self._session() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
             with self._turn:
@@ -270,21 +238,45 @@ class DestinationHistory:
                 self._take_snapshot(history, taken, scanner)
             if cursors is not None:
                 self._expire(history, cursors, lambda: locate.oldest(session, server, self._config.master))
+        with self._turn:
+            self._trim()
+        self._note()
 
     def close(self) -> None:
-        """Record the covered ranges and close what is idle."""
+        """Record the covered ranges and close every connection."""
         with self._turn:
             self._advance()
         self._note()
         with self._turn:
+            self._closed = True
+            self._tables.close()
+            self._disconnect()
             self._recording.end()
             store, self._store = self._store, None
             if store:
                 store.close()
-        self._tables.close()
-        self._sessions.close()
 
     # ---- asking the source, without the lock
+
+    @contextmanager
+    def _session(self) -> Iterator[SourceSession]:
+        """Yield a connection for questions, for this caller alone; it stays open unless a question fails."""
+        with self._turn:
+            session = self._idle.pop() if self._idle else None
+        if session is None or not session.alive():
+            session = SourceSession(self._config, self._config.master, opening=self._opening)
+        answered = False
+        try:
+            yield session
+            answered = True
+        finally:
+            with self._turn:
+                if not answered:  # rights granted later apply to new connections only
+                    self._disconnect()
+                if answered and not self._closed and not self._idle:
+                    self._idle.append(session)
+                else:
+                    session.close()
 
     def _scanner(self, session: SourceSession, server: Flavor) -> Scanner:
         return Scanner(session, server, self._config, self._config.master, self._opening)
@@ -338,6 +330,11 @@ class DestinationHistory:
 
     # ---- holding the lock
 
+    def _disconnect(self) -> None:
+        for session in self._idle:
+            session.close()
+        self._idle.clear()
+
     def _check(self, history: History, at: LogPosition) -> None:
         """Raise SourceUnavailable if another server answers now. at: where a stream began to read."""
         if history is not self._history:
@@ -362,7 +359,6 @@ class DestinationHistory:
         self._others = None
         self._snapshots = []
         self._times = JournalTimes({})
-        self._ends = _NO_ENDS
         self._streams.clear()
         self._loaded = False
 
@@ -521,20 +517,6 @@ class DestinationHistory:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
-    @property
-    def _limit_ms(self) -> int:
-        """The time of the oldest snapshot that is not too old, ms since 1970."""
-        return int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
-
-    def _expired(self, limit_ms: int) -> list[LogPosition]:
-        """Return the snapshots that are too old, or one of too many, without those at the beginning."""
-        many = self._recording.size > self._most_records
-        first = next(iter(self._history.ranges()), None)
-        if first is None:
-            return []
-        old = (at for at in self._snapshots if many or at.timestamp_ms < limit_ms)
-        return [at for at in old if edge(at).order > first.start.order]
-
     def _expire(self, history: History, cursors: Collection[LogPosition], begin: Callable[[], LogPosition]) -> None:
         """Drop what lies before the newest expired snapshot that every stream, and every cursor in use, has passed.
 
@@ -545,9 +527,14 @@ class DestinationHistory:
         its client may never come back.
         begin: returns the beginning of the binlog.
         """
-        limit_ms = self._limit_ms
+        limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
         with self._turn:
-            expired = self._expired(limit_ms)
+            many = self._recording.size > self._most_records
+            first = next(iter(history.ranges()), None)
+            if first is None:
+                return
+            old = (at for at in self._snapshots if many or at.timestamp_ms < limit_ms)
+            expired = [at for at in old if edge(at).order > first.start.order]
         if not expired:
             return
         oldest = begin().order

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
-from canal_ha.errors import PositionLost
+from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import Flavor, binary_logs, check, examine, expiry
-from canal_ha.source.connection.idle_sessions import SourceSessions
-from canal_ha.source.connection.recent_answers import RECENT_S, together
-from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.connection.stop_signal import StopSignal
+from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import gtids, locate, lost
 from canal_ha.source.positions.scan import Scanner
 
@@ -31,12 +27,12 @@ _TABLES = (
 
 
 class View:
-    """Positions of one source, over a session that nobody else uses now.
+    """Positions of one source, over one connection that is opened when needed.
 
     config: of the destination.
     source: the configured master unless given.
     warn: called with a text when a start had to be replaced.
-    stop_signal: see SourceSessions.
+    opening: see SourceSession.
 
     version: of the server; "" until it is known.
     """
@@ -47,41 +43,21 @@ class View:
         source: SourceConfig | None = None,
         *,
         warn: Callable[[str], None] = lambda text: None,
-        stop_signal: StopSignal | None = None,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
         self.version = ""
         self._config = config
         self._source = source or config.master
         self._warn = warn
-        stop_signal = stop_signal or StopSignal()
-        self._opening = stop_signal.opened
-        self._sessions = SourceSessions(config, self._source, stop_signal)
+        self._opening = opening
         self._lock = threading.Lock()
+        self._session: SourceSession | None = None
+        self._server: Flavor | None = None
         self._began_ms: dict[str, int] = {}  # by journal
 
     def newest(self) -> LogPosition:
         """Return the current end of the binlog. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.newest(session, server, self._config, self._source))
-
-    def end(self, recent_s: float = RECENT_S) -> locate.BinlogEnd:
-        """Return where the binlog ends, as the server has told any destination.
-
-        recent_s: how long ago that may be.
-        Raises SourceUnavailable, SourceRefused.
-        """
-
-        def ask() -> locate.BinlogEnd:
-            asked_at = time.monotonic()
-            return self._ask(
-                lambda session, server: locate.BinlogEnd(
-                    asked_at, server, locate.newest(session, server, self._config, self._source)
-                )
-            )
-
-        end = self._recently("end", ask, recent_s)
-        self.version = end.server.version
-        check(end.server, self._config, self._source.address)
-        return end
 
     def oldest(self) -> LogPosition:
         """Return the beginning of the oldest journal. Raises SourceUnavailable, SourceRefused."""
@@ -117,52 +93,17 @@ class View:
         """Describe whether the binlog still has this position, and how far it is from the end."""
         return self._ask(lambda session, server: lost.reach(binary_logs(session), at))
 
-    def kept_for(self, cursors: Mapping[int, LogPosition], recent_s: float = 0.0) -> dict[int, tuple[float, float]]:
+    def kept_for(self, cursors: Mapping[int, LogPosition]) -> dict[int, tuple[float, float]]:
         """Return for each client id the seconds until its cursor's journal may be purged, and the source's expiry.
 
-        cursors: by client id.
-        recent_s: how old the server's answers may be.
         0.0: the journal is purged; -1.0: no purge is foreseen. Raises SourceUnavailable, SourceRefused.
         """
-
-        def asked() -> tuple[list[str], float, float]:
-            return self._ask(lambda session, server: ([log.name for log in binary_logs(session)], *expiry(session)))
-
-        names, expiry_s, now_s = self._recently("journals", asked, recent_s)
-        if recent_s and any(cursor.journal and cursor.journal not in names for cursor in cursors.values()):
-            return self.kept_for(cursors)  # its journal may be newer than the answer
-        kept: dict[int, tuple[float, float]] = {}
-        for client_id, cursor in cursors.items():
-            if cursor.journal not in names:
-                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
-                continue
-            behind = names[names.index(cursor.journal) + 1 :]
-            purge_in_s = -1.0
-            if behind and expiry_s:  # the expiry of a journal counts from the start of the next one
-                purge_in_s = max(0.1, self._began_s(behind[0], recent_s) + expiry_s - now_s)
-            kept[client_id] = (purge_in_s, expiry_s)
-        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
-        return kept
+        return self._ask(lambda session, server: self._kept_for(session, server, cursors))
 
     def close(self) -> None:
-        """Close what is idle; the next question opens another session."""
-        self._sessions.close()
-
-    def _began_s(self, journal: str, recent_s: float) -> float:
-        if journal not in self._began_ms:
-
-            def ask() -> int:
-                return self._ask(
-                    lambda session, server: Scanner(
-                        session, server, self._config, self._source, self._opening
-                    ).began_ms(journal)
-                )
-
-            self._began_ms[journal] = self._recently(f"began {journal}", ask, recent_s)
-        return self._began_ms[journal] / 1000
-
-    def _recently(self, question: str, ask: Callable[[], T], recent_s: float) -> T:
-        return together(self._config, self._source, question, ask, recent_s)
+        """Close the connection; the next question opens another."""
+        with self._lock:
+            self._forget()
 
     # ---- holding the lock
 
@@ -186,6 +127,27 @@ class View:
             return locate.oldest(session, server, self._source)
         return locate.at_time(Scanner(session, server, self._config, self._source, self._opening), start_ms)
 
+    def _kept_for(
+        self, session: SourceSession, server: Flavor, cursors: Mapping[int, LogPosition]
+    ) -> dict[int, tuple[float, float]]:
+        names = [log.name for log in binary_logs(session)]
+        expiry_s, now_s = expiry(session)
+        kept: dict[int, tuple[float, float]] = {}
+        for client_id, cursor in cursors.items():
+            if cursor.journal not in names:
+                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
+                continue
+            behind = names[names.index(cursor.journal) + 1 :]
+            purge_in_s = -1.0
+            if behind and expiry_s:
+                if behind[0] not in self._began_ms:  # the expiry of a journal counts from the start of the next one
+                    scanner = Scanner(session, server, self._config, self._source, self._opening)
+                    self._began_ms[behind[0]] = scanner.began_ms(behind[0])
+                purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
+            kept[client_id] = (purge_in_s, expiry_s)
+        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
+        return kept
+
     def _find(self, session: SourceSession, server: Flavor, place: Place) -> LogPosition:
         if place.end == "earliest":
             return locate.oldest(session, server, self._source)
@@ -205,8 +167,28 @@ class View:
         )
 
     def _ask(self, question: Callable[[SourceSession, Flavor], T]) -> T:
-        with self._lock, self._sessions.lent() as session:
-            server = examine(session)
-            self.version = server.version
-            check(server, self._config, session.where.address)
-            return question(session, server)
+        """Ask over the open connection, or over a new one if that is lost."""
+        with self._lock:
+            if self._session is not None:
+                try:
+                    return question(*self._connected())
+                except SourceUnavailable:
+                    self._forget()
+            try:
+                return question(*self._connected())
+            except CanalError:
+                self._forget()  # examine the server again next time: somebody may correct it
+                raise
+
+    def _connected(self) -> tuple[SourceSession, Flavor]:
+        if self._session is None or self._server is None:
+            self._session = SourceSession(self._config, self._source, opening=self._opening)
+            self._server = examine(self._session)
+            self.version = self._server.version
+            check(self._server, self._config, self._session.where.address)
+        return self._session, self._server
+
+    def _forget(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = self._server = None
