@@ -157,9 +157,10 @@ class Stream:
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
         self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
-        self._goes_on_at: deque[tuple[int, LogPosition]] = (
-            deque()
-        )  # of each move: the ring's last entry before, and where
+        self._ring_moves: list[tuple[int, Move]] = []  # of the feed, with the ring's last entry before each
+        # Batches in flight behind a move. Their ACKs take the cursor back, too: rows that come again must not stay
+        # before it until the newer ones have come.
+        self._behind_move: set[int] = set()
         self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
         self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
@@ -235,12 +236,17 @@ class Stream:
         check()
         if held_back:
             return GetAnswer(EMPTY_BATCH_ID)
+        before = self._ring.get_seq if self._ring else -1
         batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
-        if self._goes_on_at and batch.range.end_seq > self._goes_on_at[0][0]:
-            self._pass_moves(batch.range.end_seq)
+        last = batch.range.end_seq
+        behind_move = bool(self._ring_moves) and last > self._ring_moves[0][0]
+        if behind_move:
+            self._pass_moves([move for seq, move in self._ring_moves if before <= seq < last])
         batch_id = self._batches.open(batch.range, batch.entries)
+        if behind_move:
+            self._behind_move.add(batch_id)
         self._delivered_at[batch_id] = self._reactor.seconds()
         self._copy_late()  # of a GET that waited beside this one
         if self._recent:
@@ -261,17 +267,23 @@ class Stream:
                 self._recent.add_copy(copy)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
+        behind_move = batch_id in self._behind_move
+        self._behind_move.discard(batch_id)
+        cursor = self._meta.cursor(self.client_id)
+        again = batch_id <= self._read_again_through
+        snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
         if batch_id <= self._void_through:
+            if cursor and snapshot != cursor.snapshot and batch_id > self._last_of_gone_rings:
+                # the feed that has read these chunks goes on, so nobody reads them again
+                self._snapshot_moved(cursor.snapshot, snapshot)
+                self._meta.move(self.client_id, replace(cursor, snapshot=snapshot))
             return
         self._acked = done.end
         if done.ack:
-            cursor = self._meta.cursor(self.client_id)
-            again = batch_id <= self._read_again_through
-            snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
             if cursor and snapshot != cursor.snapshot:
                 self._snapshot_moved(cursor.snapshot, snapshot)
-            beside = mark or snapshot
-            self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+            position = replace(done.ack, mark=mark, snapshot=snapshot) if mark or snapshot else done.ack
+            (self._meta.reset if behind_move else self._meta.move)(self.client_id, position)
 
     def _snapshot_moved(self, before: str, after: str) -> None:
         old, new = read_snapshot(before), read_snapshot(after)
@@ -418,26 +430,34 @@ class Stream:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
         self._uncopied = None
 
-    def _pass_moves(self, end_seq: int) -> None:
-        """Entries behind a move of the feed are handed out: take the cursor back if it lies behind them.
+    def _pass_moves(self, moves: list[Move]) -> None:
+        """The first entries behind these moves are handed out: take the cursor back if it does not lie before them.
 
-        They came before, because another server had nothing to send in between, and newer ones come again behind them.
-        If the stream began behind these, for whatever reason, the client would keep the older values.
-
-        end_seq: of the batch.
+        They came before, because another server had nothing to send in between or is another one, and newer ones come
+        again behind them. If the stream began behind these, for whatever reason, the client would keep older values.
         """
-        while self._goes_on_at and end_seq > self._goes_on_at[0][0]:
-            _, after = self._goes_on_at.popleft()
+        for move in {move.after.part: move for move in moves}.values():
+            self._pass_move(move)
+
+    def _pass_move(self, move: Move) -> None:
+        after = move.after
         cursor = self._meta.cursor(self.client_id)
-        stands = cursor.of(after.part) if cursor is not None and after.part else cursor
-        if cursor is None or stands is None or not steps_back(stands, after):
+        if cursor is None:
             return
-        self._void_in_flight()
-        self._acked = None
-        back = after.beside(cursor.parts) if after.part else after
-        back = replace(back, mark="", snapshot=cursor.snapshot, trail="", origins="")
-        self._meta.reset(self.client_id, back)
-        self._recent = self._remember(back) if self._remember else None
+
+        def comes_again(position: LogPosition | None) -> bool:
+            own = position.of(after.part) if position is not None and after.part else position
+            return own is not None and steps_back(own, after)
+
+        if comes_again(cursor) or comes_again(self._delivered):
+            self._void_in_flight()
+            self._acked = None
+        of_another = not (move.whole or after.part or self._batches.ids) and cursor.server != after.server
+        if of_another or comes_again(cursor):
+            back = after.beside(cursor.parts) if after.part else after
+            back = replace(back, mark="", snapshot=cursor.snapshot, trail="", origins="")
+            self._meta.reset(self.client_id, back)
+            self._recent = self._remember(back) if self._remember else None
 
     def _void_in_flight(self) -> None:
         """Let the batches in flight come again. Their ACKs succeed, and move neither the cursor nor the snapshot.
@@ -453,6 +473,7 @@ class Stream:
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
+        self._behind_move.clear()
         self._copies.clear()
         self._uncopied = None
 
@@ -494,10 +515,11 @@ class Stream:
             on_data=wakeup.data,
         )
         sink = Sink(ring.put, self._config.decode)
-        goes_on_at = self._goes_on_at = deque[tuple[int, LogPosition]]()
+        ring_moves: list[tuple[int, Move]] = []
+        self._ring_moves = ring_moves
 
         def moved(move: Move) -> None:
-            goes_on_at.append((ring.put_seq, move.after))  # a GET may come before the call on the reactor's thread
+            ring_moves.append((ring.put_seq, move))  # a GET may come before the call on the reactor's thread
             self._from_feed(self._moved, ring, move)
 
         feed = self._open_feed(

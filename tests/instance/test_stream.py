@@ -882,38 +882,113 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
     assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)
 
 
-def gone_back() -> Bench:
-    """Return a stream that goes on before its cursor in the same binlog. In between, another server sent nothing.
+HERE = Source("127.0.0.1", 3306, uuid="u-1")
 
-    The client has acknowledged the first two transactions, and has the third one and the second one again.
-    """
+
+def moves(bench: Bench, after: LogPosition) -> None:
+    """Let the feed visit another server, which sends nothing, and go on at a place. Neither move is whole."""
+    elsewhere = LogPosition("mysql-bin.000007", 4, server="u-2")
+    bench.requests[-1].moved(Move(LogPosition(JOURNAL, 400, server="u-1"), elsewhere, False, {}))
+    bench.requests[-1].moved(Move(elsewhere, after, False, {}))
+
+
+def at_first() -> Bench:
+    """Return a stream whose client has got and acknowledged nothing of three transactions."""
     bench = Bench()
-    here = Source("127.0.0.1", 3306, uuid="u-1")
-    bench.segments = [replace(transactions(3), source=here)]
+    bench.segments = [replace(transactions(3), source=HERE)]
     bench.meta.replaced(1001, LogPosition(JOURNAL, 100, server="u-1"))
     bench.subscribe()
-    bench.stream.ack(bench.get(6).batch_id)
-    feed = bench.requests[-1]
-    elsewhere = LogPosition("mysql-bin.000007", 4, server="u-2")
-    feed.moved(Move(LogPosition(JOURNAL, 400, server="u-1"), elsewhere, False, {}))
-    feed.moved(Move(elsewhere, LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1"), False, {}))
-    feed.accept(replace(transactions(2, first=1), source=here))
-    cursor = bench.meta.cursor(1001)
+    return bench
+
+
+def gone_back(*, acknowledged: bool = True) -> Bench:
+    """Return a stream that goes on before what its client has, in the same binlog.
+
+    The client has the third one of three transactions in flight, and behind it the second one, which comes again.
+
+    acknowledged: whether it has acknowledged the first two, or has all of them in flight.
+    """
+    bench = at_first()
+    first = bench.get(6)
+    if acknowledged:
+        bench.stream.ack(first.batch_id)
+    moves(bench, LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1"))
+    bench.requests[-1].accept(replace(transactions(2, first=1), source=HERE))
     assert bench.bodies(bench.get(3)) == ["begin 2", "rows 2", "end 2"]
-    assert bench.meta.cursor(1001) == cursor
     assert bench.bodies(bench.get(3)) == ["begin 1", "rows 1", "end 1"]
     return bench
+
+
+def offset_of(bench: Bench) -> int:
+    """Return where the client's cursor is."""
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    return cursor.offset
+
+
+def test_a_late_ack_does_not_leave_the_cursor_behind_rows_that_come_again() -> None:
+    """The client acknowledges what it got before the move when it has the older row again."""
+    bench = gone_back(acknowledged=False)
+    offsets = []
+    for batch_id in (*bench.stream.in_flight, bench.get(3).batch_id):
+        bench.stream.ack(batch_id)
+        offsets.append(offset_of(bench))
+    assert offsets == [100, 100, 260, 360]
+
+
+def test_a_roll_back_before_the_move_does_not_leave_the_cursor_behind_rows_that_come_again() -> None:
+    """The ring goes back to before the move, so the client passes it once more."""
+    bench = gone_back()
+    bench.stream.rollback(0)
+    offsets = []
+    for _ in range(3):
+        bench.stream.ack(bench.get(3).batch_id)
+        offsets.append(offset_of(bench))
+    assert offsets == [360, 260, 360]
+
+
+def test_a_chunk_in_flight_at_a_move_counts() -> None:
+    """Its feed goes on, and does not read it again."""
+    bench = at_first()
+    bench.stream.ack(bench.get(9).batch_id)
+    begun = SnapshotState("s", ("shop.orders",))
+    over = replace(begun.begin_table().behind(SnapshotRange(0), 9), chunks=1, rows=1)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    bench.meta.move(1001, replace(cursor, snapshot=begun.text))
+    chunk = replace(transactions(1, first=2), source=HERE, chunk_end=replace(cursor, snapshot=over.text))
+    bench.requests[-1].accept(chunk)
+    in_flight = bench.get(9)
+    moves(bench, LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1"))
+    bench.requests[-1].accept(replace(transactions(2, first=1), source=HERE))
+    bench.get(9)
+    bench.stream.ack(in_flight.batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.offset, cursor.snapshot) == (200, over.text)
+
+
+def test_a_client_with_an_older_row_of_another_server_does_not_go_on_behind_the_newer_one() -> None:
+    """The client has acknowledged everything before the move. The other server sends older rows again."""
+    bench = at_first()
+    bench.stream.ack(bench.get(9).batch_id)
+    there = LogPosition(JOURNAL, 200, address="127.0.0.2", port=3306, server="u-2")
+    bench.requests[-1].moved(Move(LogPosition(JOURNAL, 400, server="u-1"), there, False, {}))
+    bench.requests[-1].accept(replace(transactions(2, first=1), source=Source("127.0.0.2", 3306, uuid="u-2")))
+    bench.get(3)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.server, cursor.offset, cursor.trail) == ("u-2", 200, "")
 
 
 def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
     """The cursor goes back before the client has the older row. An ACK from before the move does not move it on."""
     bench = gone_back()
-    offsets = []
+    offsets = [offset_of(bench)]
     for batch_id in (*bench.stream.in_flight, bench.get(3).batch_id):
-        offsets.append(bench.meta.cursor(1001))
         bench.stream.ack(batch_id)
-    offsets.append(bench.meta.cursor(1001))
-    assert [cursor and cursor.offset for cursor in offsets] == [200, 200, 260, 360]
+        offsets.append(offset_of(bench))
+    assert offsets == [200, 200, 260, 360]
 
 
 @pytest.mark.parametrize("how", ["parked", "parked and rolled back", "begun again", "another filter", "rolled back"])
@@ -937,9 +1012,7 @@ def test_a_client_with_an_older_row_gets_the_newer_one_however_the_stream_goes_o
         if "rows 2" in got:
             break
     assert got[-3:] == ["begin 2", "rows 2", "end 2"]
-    cursor = bench.meta.cursor(1001)
-    assert cursor is not None
-    assert cursor.offset == 360
+    assert offset_of(bench) == 360
 
 
 def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:

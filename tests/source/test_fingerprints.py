@@ -542,7 +542,8 @@ def test_a_standby_that_lags_is_not_delivered_twice() -> None:
     ("start", "gtids", "new"),
     [
         ("0-1-5", ["0-1-4", "0-1-5", "0-1-6"], [2]),
-        ("0-1-5", ["0-1-4", "0-2-5", "0-2-6", "0-2-6"], [2]),
+        ("0-1-5", ["0-1-4", "0-2-5", "0-2-6", "0-2-6"], [2, 3]),
+        ("0-1-5", ["0-1-6", "0-2-6", "0-1-5"], [0, 1]),
     ],
 )
 def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: list[str], new: list[int]) -> None:

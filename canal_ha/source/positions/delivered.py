@@ -132,7 +132,7 @@ class _Domains:
         self._text = Gtids(gtid_set).text
         self._last = _last_of(self._text)
         self._inside = False  # in a transaction, or among entries outside one that share a GTID
-        self._has = False
+        self._has = True  # of the set's last transaction
 
     def has(self, kind: int, text: str, origin: int) -> bool:
         """Return whether the set has the transaction of the next entry.
@@ -142,7 +142,7 @@ class _Domains:
         origin: server id of the entry.
         """
         if kind == EntryKind.BEGIN or not self._inside or text != self._text:
-            self._has = bool(text) and (text == self._text or self._had(text, origin))
+            self._has = bool(text) and (self._has if text == self._text else self._had(text, origin))
             self._inside = True
             self._text = text
         if kind == EntryKind.END:
@@ -155,7 +155,7 @@ class _Domains:
         own = {domain: last for domain, last in moved.items() if last[0] == origin} or moved
         had = bool(own) and all(number <= self._last.get(domain, (0, 0))[1] for domain, (_, number) in own.items())
         if not had:
-            self._last |= own
+            self._last |= {domain: last for domain, last in own.items() if last[1] < self._last.get(domain, last)[1]}
         return had
 
 
