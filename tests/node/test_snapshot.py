@@ -315,7 +315,7 @@ def test_a_missing_select_alone_asks_for_no_other_right(database: str) -> None:
             server, rf"{database}\.t", state(table), username="part", password="secret", options=options
         ) as stream:
             error = stream.failed().error
-        assert f"run: GRANT SELECT ON `{database}`.`t` TO 'part'@'%'. To go on without" in error
+        assert f"run: GRANT SELECT ON `{database}`.`t` TO 'part'@'%'. Correct this, then run" in error
         assert "LOCK" not in error
         assert "BACKUP" not in error
 
