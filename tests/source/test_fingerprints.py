@@ -594,9 +594,9 @@ def test_a_transaction_without_entries_brings_no_old_one_again() -> None:
 def test_an_anonymous_transaction_is_not_dropped() -> None:
     """GTIDs are turned off behind the switch. An anonymous transaction leaves the set as it is, and is new."""
     known = Executed("u:1-7")
-    begin, row, end = (Item(4, kind) for kind in (EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
+    begin, row, end = (Item(4, kind, b"") for kind in (EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
     old = with_own_gtid("u:7", EntryKind.DDL)
-    (kept_part,) = known.new(segment([old, Item(4, EntryKind.DDL), begin, row, end], gtid="u:1-7"))
+    (kept_part,) = known.new(segment([old, Item(4, EntryKind.DDL, b""), begin, row, end], gtid="u:1-7"))
     assert bytes(kept_part.kinds) == bytes([EntryKind.DDL, EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END])
 
 

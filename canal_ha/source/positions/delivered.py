@@ -14,12 +14,11 @@ from canal_ha.model.gtid_set import GtidSet
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew
+from canal_ha.source.positions.row_hashes import ENTRY_HEADER, fields
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
-_HEADER = b"\x0a"  # the tag of Entry.header; all tags of an entry have one byte
-_VARINT = 0  # the type of a field
-_PROPS = 0x62  # the tag of Header.props
-_OWN_GTID = b"\x0a\x08curtGtid\x12"  # a key there, and the tag of its value
+_HEADER_PROPS = 12  # number of a field; each has a key and a value
+_OWN_GTID = b"curtGtid"
 _LATE_S = 60  # an expected transaction that is later than this by its origin's clock is lost
 
 
@@ -179,31 +178,12 @@ def own_gtid(entry: bytes) -> str:
 
     It walks the fields, because the name of a table can look like any of them.
     """
-    if not entry.startswith(_HEADER):
-        return ""
-    size, at = _varint(entry, 1)
-    end = at + size
-    while at < end:
-        tag = entry[at]
-        size, at = _varint(entry, at + 1)
-        if tag & 7 == _VARINT:
-            continue
-        if tag == _PROPS and entry.startswith(_OWN_GTID, at):
-            length, first = _varint(entry, at + len(_OWN_GTID))
-            return entry[first : first + length].decode()
-        at += size
+    for number, _, content in fields(memoryview(entry)):
+        if number == ENTRY_HEADER:
+            props = (field for place, _, field in fields(content) if place == _HEADER_PROPS)
+            pairs = ([bytes(text) for _, _, text in fields(prop)] for prop in props)
+            return next((value.decode() for key, value in pairs if key == _OWN_GTID), "")
     return ""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place, and the place behind it."""
-    value = data[at] & 0x7F
-    shift = 0
-    while data[at] >= 0x80:
-        at += 1
-        shift += 7
-        value |= (data[at] & 0x7F) << shift
-    return value, at + 1
 
 
 def _last_of(text: str) -> dict[int, tuple[int, int]]:
