@@ -158,8 +158,8 @@ class Stream:
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
         self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
         self._ring_moves: list[tuple[int, Move]] = []  # of the feed, with the ring's last entry before each
-        # Batches in flight behind a move. Their ACKs take the cursor back, too: rows that come again must not stay
-        # before it until the newer ones have come.
+        # Batches in flight from behind a move. Their ACKs take the cursor back, too: rows that come again must not lie
+        # before the cursor while the newer ones are still to come.
         self._behind_move: set[int] = set()
         self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
         self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
@@ -267,23 +267,26 @@ class Stream:
                 self._recent.add_copy(copy)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
-        behind_move = batch_id in self._behind_move
+        move = self._meta.reset if batch_id in self._behind_move else self._meta.move  # which takes no step back
         self._behind_move.discard(batch_id)
         cursor = self._meta.cursor(self.client_id)
-        again = batch_id <= self._read_again_through
-        snapshot = advanced(cursor.snapshot, done.snapshot, read_again=again) if cursor else ""
         if batch_id <= self._void_through:
-            if cursor and snapshot != cursor.snapshot and batch_id > self._last_of_gone_rings:
-                # the feed that has read these chunks goes on, so nobody reads them again
-                self._snapshot_moved(cursor.snapshot, snapshot)
+            if cursor and batch_id > self._last_of_gone_rings:  # its feed goes on, so nobody reads its chunks again
+                snapshot = self._snapshot_after(cursor, batch_id, done.snapshot)
                 self._meta.move(self.client_id, replace(cursor, snapshot=snapshot))
             return
         self._acked = done.end
         if done.ack:
-            if cursor and snapshot != cursor.snapshot:
-                self._snapshot_moved(cursor.snapshot, snapshot)
-            position = replace(done.ack, mark=mark, snapshot=snapshot) if mark or snapshot else done.ack
-            (self._meta.reset if behind_move else self._meta.move)(self.client_id, position)
+            snapshot = self._snapshot_after(cursor, batch_id, done.snapshot) if cursor else ""
+            beside = mark or snapshot
+            move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+
+    def _snapshot_after(self, cursor: LogPosition, batch_id: int, progress: str) -> str:
+        """Return the state of the client's snapshot once a batch with this progress is acknowledged; note its pace."""
+        snapshot = advanced(cursor.snapshot, progress, read_again=batch_id <= self._read_again_through)
+        if snapshot != cursor.snapshot:
+            self._snapshot_moved(cursor.snapshot, snapshot)
+        return snapshot
 
     def _snapshot_moved(self, before: str, after: str) -> None:
         old, new = read_snapshot(before), read_snapshot(after)
@@ -431,10 +434,10 @@ class Stream:
         self._uncopied = None
 
     def _pass_moves(self, moves: list[Move]) -> None:
-        """The first entries behind these moves are handed out: take the cursor back if it does not lie before them.
+        """Take the cursor back to where the feed went on, because the first entries behind these moves are handed out.
 
-        They came before, because another server had nothing to send in between or is another one, and newer ones come
-        again behind them. If the stream began behind these, for whatever reason, the client would keep older values.
+        They can come again, and with them older values before the newer ones. If the stream then began behind the newer
+        ones, for whatever reason, the client would keep the older ones.
         """
         for move in {move.after.part: move for move in moves}.values():
             self._pass_move(move)
@@ -460,8 +463,9 @@ class Stream:
             self._recent = self._remember(back) if self._remember else None
 
     def _void_in_flight(self) -> None:
-        """Let the batches in flight come again. Their ACKs succeed, and move neither the cursor nor the snapshot.
+        """Let the batches in flight come again. Their ACKs succeed, and do not move the cursor.
 
+        Nor do they move the snapshot, unless the feed that read their chunks goes on.
         Too many that were void before are forgotten, and with them all of them: their ACKs get an error.
         """
         if sum(batch_id <= self._void_through for batch_id in self._batches.ids) > VOID_MOST:
