@@ -566,6 +566,24 @@ def test_small_files_become_larger_ones(tmp_path: Path, mode: str) -> None:
     assert [each["id"] for each in rows(tmp_path)] == list(range(1, 15))
 
 
+@pytest.mark.parametrize("mode", ["mirror", "changelog", "scd2"])
+def test_a_commit_took_longer_with_every_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """What delta-rs holds of a table grows with each commit until the table is loaded again."""
+    monkeypatch.setattr(delta, "KEPT_VERSIONS", 4)
+    target = opened(tmp_path, mode)
+    assert isinstance(target, DeltaTables)
+    writer = Writer(target)
+    held: list[DeltaTable] = []
+    for at in range(1, 22):
+        writer.commit(change(at, None, row(at)), offset=at)
+        table = target.table("s", "t")
+        assert table is not None
+        if not held or held[-1] is not table:
+            held.append(table)
+    assert 21 // 5 <= len(held) <= 21 // 3
+    assert [each["id"] for each in rows(tmp_path)] == list(range(1, 22))
+
+
 def test_a_compaction_that_fails_leaves_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The portion is in the table; the next time may work."""
 
