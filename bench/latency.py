@@ -18,7 +18,7 @@ from lab import Node, SqlServer, free_port
 from lab.ports import LOOPBACK
 from lab.process import StartFailed, spawn
 
-PACE = 1000  # transactions a second
+PACES = (1000, 5000)  # transactions a second
 WARM_UP = 1000  # transactions that are not counted
 
 
@@ -26,6 +26,7 @@ WARM_UP = 1000  # transactions that are not counted
 class Latency:
     """Latency from sending a COMMIT to the client that has parsed its row.
 
+    pace: transactions a second.
     late: number of transactions that the writer began late.
     answered_p50_ms: measured from the COMMIT's answer, which may come after the row.
     """
@@ -36,23 +37,27 @@ class Latency:
     p99_ms: float
     answered_p50_ms: float
     late: int
+    pace: int = PACES[0]
 
 
 def latency(suite: Suite, rows: int) -> list[Latency]:
-    """Measure single-row transactions at an even pace, through a node and through go-mysql's syncer."""
+    """Measure single-row transactions at each pace, through a node and through go-mysql's syncer.
+
+    rows: transactions at the slowest pace; a faster one takes the same time.
+    """
     began = time.monotonic()
     found: list[Latency] = []
-    arrangements: Mapping[str, Callable[[Suite, Written], Latency]] = {
+    arrangements: Mapping[str, Callable[[Suite, Written, int], Latency]] = {
         "canal-ha": _node,
         **({"go-mysql": _go} if "go" in suite.peers else {}),
     }
     rounds = suite.rounds // 2 + 1  # each round has thousands of transactions
-    for _ in range(rounds):
+    for pace in PACES * rounds:
         for name, take in arrangements.items():
             try:
-                found.append(take(suite, begin(suite.server, rows)))
+                found.append(take(suite, begin(suite.server, rows * pace // PACES[0]), pace))
             except (measure.ReaderFailed, StartFailed) as error:
-                suite.samples.failed[f"latency of {name}"] = str(error)
+                suite.samples.failed[f"latency of {name} at {pace:,} transactions/s"] = str(error)
     suite.say(f"latency: {rounds} rounds, {time.monotonic() - began:.0f} s")
     return found
 
@@ -70,23 +75,30 @@ def begin(server: SqlServer, rows: int) -> Written:
     return Written("paced", TABLE, rows, journal, offset, (journal,), 0)
 
 
-def _node(suite: Suite, written: Written) -> Latency:
+def _node(suite: Suite, written: Written, pace: int) -> Latency:
     with Node({DESTINATION: settings(suite.server, written)}) as node:
-        return paced(suite, "canal-ha", "canal", node.address, written.rows)
+        return paced(suite, "canal-ha", "canal", node.address, written.rows, pace=pace)
 
 
-def _go(suite: Suite, written: Written) -> Latency:
+def _go(suite: Suite, written: Written, pace: int) -> Latency:
     port = free_port()
     relay = spawn(peers.go("relay", suite.server, written, port), stderr=subprocess.DEVNULL)
     try:
-        return paced(suite, "go-mysql", "lines", f"{LOOPBACK}:{port}", written.rows)
+        return paced(suite, "go-mysql", "lines", f"{LOOPBACK}:{port}", written.rows, pace=pace)
     finally:
         relay.kill()
         relay.wait()
 
 
 def paced(
-    suite: Suite, reader: str, kind: str, address: str, rows: int, environment: Mapping[str, str] | None = None
+    suite: Suite,
+    reader: str,
+    kind: str,
+    address: str,
+    rows: int,
+    environment: Mapping[str, str] | None = None,
+    *,
+    pace: int = PACES[0],
 ) -> Latency:
     """Write transactions and measure when their rows arrive.
 
@@ -94,13 +106,14 @@ def paced(
     kind, address: see bench.readers.arrivals.
     rows: number of transactions.
     environment: more variables for bench.readers.arrivals.
+    pace: transactions a second.
     """
     with tempfile.TemporaryDirectory() as directory:
         files = [f"{directory}/{name}" for name in ("arrived", "committed")]
         command = measure.python("bench.readers.arrivals", kind, address, rows, files[0])
         arrivals = measure.start_reader(command, environment)
         time.sleep(1)  # connects the client before the first row; not required, because its position is fixed
-        writer = measure.run_reader(measure.python("bench.paced", suite.server.port, PACE, rows, files[1]))
+        writer = measure.run_reader(measure.python("bench.paced", suite.server.port, pace, rows, files[1]))
         measure.finish(arrivals)
         arrived, committed = (_array(Path(file)) for file in files)
     judged = range(WARM_UP + 1, rows + 1)
@@ -113,6 +126,7 @@ def paced(
         p99_ms=measure.percentile(delays, 0.99),
         answered_p50_ms=measure.percentile(after_answers, 0.5),
         late=int(writer["late"]),
+        pace=pace,
     )
 
 

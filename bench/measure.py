@@ -29,6 +29,7 @@ class Sample:
 
     seconds: from connecting to the last row.
     cpu_s, memory_bytes: of the server between reader and database if there is one, else of the reader; 0: not measured.
+    client_cpu_s: of the reader behind such a server; 0: not measured.
     """
 
     database: str
@@ -38,6 +39,7 @@ class Sample:
     seconds: float
     cpu_s: float = 0.0
     memory_bytes: int = 0
+    client_cpu_s: float = 0.0
 
     @property
     def rate(self) -> float:

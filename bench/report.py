@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from bench.goals import Reached
-from bench.latency import Latency
+from bench.latency import PACES, Latency
 from bench.measure import Samples
 from bench.scaling import COUNTS, Scaling
 from bench.workloads import WORKLOADS
@@ -63,8 +64,8 @@ def goals_table(goals: Sequence[Reached]) -> str:
         seen.setdefault((goal.title, goal.workload), []).append(goal)
     for (title, workload), found in seen.items():
         sign = "≤" if found[0].at_most else "≥"
-        measured = [f"{NAMES[one.database]} {_number(one.ratio)}{_mark(one)}" for one in found]
-        rows.append((title, workload, f"{sign} {found[0].wanted:g}", ", ".join(measured)))
+        measured = [f"{NAMES[one.database]} {_number(one.value)}{_mark(one)}" for one in found]
+        rows.append((title, workload, f"{sign} {found[0].wanted:g} {found[0].unit}".rstrip(), ", ".join(measured)))
     return _table(("goal", "workload", "wanted", "measured"), rows)
 
 
@@ -122,13 +123,14 @@ def latency_table(run: Run) -> str:
     """Return the latency, as medians of the rounds."""
     rows = []
     for database in run.databases:
-        for reader in ("canal-ha", "go-mysql"):
-            found = [one for one in run.latencies if (one.database, one.reader) == (database, reader)]
+        for pace, reader in itertools.product(PACES, ("canal-ha", "go-mysql")):
+            found = [one for one in run.latencies if (one.database, one.pace, one.reader) == (database, pace, reader)]
             if found:
                 columns = ("p50_ms", "p99_ms", "answered_p50_ms")
                 medians = [statistics.median(getattr(one, column) for one in found) for column in columns]
-                rows.append((NAMES[database], reader, *(f"{value:.2f}" for value in medians)))
-    return _table(("database", "through", "p50, ms", "p99, ms", "p50 from the answer, ms"), rows)
+                rows.append((NAMES[database], f"{pace:,}", reader, *(f"{value:.2f}" for value in medians)))
+    header = ("database", "transactions/s", "through", "p50, ms", "p99, ms", "p50 from the answer, ms")
+    return _table(header, rows)
 
 
 def scaling_table(run: Run) -> str:
@@ -170,7 +172,8 @@ def markdown(run: Run, picture: str) -> str:
     ]
     parts = [
         "\n\n".join(about),
-        "**Goals.** Ratios of medians; ✗ marks what is not reached, - what was not measured.",
+        "**Goals.** Ratios of medians, and processor time as a median; ✗ marks what is not reached, - what was not"
+        " measured.",
         goals_table(run.goals),
         "**Rows a second** (B: transactions), median and range of the rounds.",
         *(medians_table(run, database) for database in run.databases),
@@ -178,7 +181,7 @@ def markdown(run: Run, picture: str) -> str:
         nanoseconds_table(run),
         "**What the server costs** while a client counts.",
         costs_table(run),
-        "**Latency** at 1,000 transactions a second, from sending COMMIT to the client that has parsed the row;"
+        "**Latency** from sending COMMIT to the client that has parsed the row;"
         " the client is a process of its own, behind a node or behind a process with go-mysql's syncer.",
         latency_table(run),
         "**Scaling.**",
@@ -192,10 +195,10 @@ def _mark(goal: Reached) -> str:
     return " ✗" if goal.good is False else ""
 
 
-def _number(ratio: float | None) -> str:
-    if ratio is None:
+def _number(value: float | None) -> str:
+    if value is None:
         return "-"
-    return f"{ratio:.2f}" if abs(ratio) < 10 else f"{ratio:.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:,.0f}"
 
 
 def _short(rate: float) -> str:

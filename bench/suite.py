@@ -144,12 +144,12 @@ class Suite:
     def through_node(
         self, module: str, written: Written, rows: int, batch_size: int, environment: Mapping[str, str] | None = None
     ) -> Sample:
-        """Return a reader with a new node and a client; the sample's costs are the node's."""
+        """Return a reader with a new node and a client; the sample's costs are the node's, and the client's."""
         with Node({DESTINATION: settings(self.server, written)}, environment=environment) as node:
             command = measure.python(module, node.address, DESTINATION, CLIENT_ID, rows, batch_size)
             found, used, memory = measure.through(node, lambda: measure.run_reader(command))
         name = module.rpartition(".")[2]
-        return Sample(self.database, written.workload, name, rows, found["seconds"], used, memory)
+        return Sample(self.database, written.workload, name, rows, found["seconds"], used, memory, found["cpu_s"])
 
     def _java(self, written: Written, rows: int, batch_size: int) -> Sample:
         """Return a reader with canal's server and its client."""

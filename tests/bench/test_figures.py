@@ -56,7 +56,7 @@ def test_a_goal_compares_medians() -> None:
     samples.taken += [sample("ingest", seconds) for seconds in (1.0, 1.0, 1.0, 9.0, 1.0)]
     samples.taken += [sample("go-mysql", seconds, rows=500) for seconds in (2.0, 2.0, 2.0, 2.0, 2.0)]
     goal = found("ingest beside go-mysql", samples, [])
-    assert goal.ratio == pytest.approx(4.0)
+    assert goal.value == pytest.approx(4.0)
     assert goal.good is True
 
 
@@ -104,3 +104,17 @@ def test_a_table_of_snapshots_compares_each_reader_with_the_snapshot() -> None:
     assert row(samples, "mysql", SNAPSHOT).split()[-4:] == ["2,000", "1.00", "x", "2.00"]
     assert row(samples, "mysql", "mydumper").split()[-4:] == ["1,000", "2.00", "x", "-"]
     assert row(samples, "mysql", "debezium").split()[-3:] == ["-", "-", "-"]
+
+
+def test_a_bound_is_processor_time_of_a_row() -> None:
+    """The node's time counts while a client counts, the client's while it makes Arrow; less is better."""
+    samples = Samples()
+    samples.taken += [
+        Sample("mysql", "A", "count", 1_000_000, 1.0, cpu_s=0.3, client_cpu_s=0.9),
+        Sample("mysql", "A", "arrow", 1_000_000, 1.0, cpu_s=0.9, client_cpu_s=0.16),
+    ]
+    node, client = found("processor of the node", samples, []), found("processor of a client", samples, [])
+    assert (node.value, node.good) == (pytest.approx(300), True)
+    assert (client.value, client.good) == (pytest.approx(160), False)
+    assert "MySQL 300" in report.goals_table([node])
+    assert "≤ 150 ns a row" in report.goals_table([client])
