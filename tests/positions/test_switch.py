@@ -404,6 +404,45 @@ def test_no_old_row_comes_again_behind_a_statement_of_the_standby_alone(make: ty
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_a_standby_writes_late_does_not_come_again_after_a_restart(stopped: bool) -> None:
+    """The cursor is in the standby's binlog when the node starts again, before what the standby has not written yet.
+
+    If that came, and the stream went back to the master in the middle of it, the newer rows would not come again.
+
+    stopped: whether the standby writes it before the node starts.
+    """
+    with paired(MySQL, gtid=True) as pair, pair.node().start() as node:
+        writes, own = Writer(pair.master, 1), Writer(pair.standby, 100)
+        with Getting(node) as got:
+            writes.write(5)
+            got.upto(5)
+            pair.caught_up()
+            pair.lag()
+            writes.write(5)
+            got.upto(10)
+            until(pair.received, what="the standby to receive all")
+            assert "reads from" in switched(node, "standby")
+            own.write(1)
+            got.upto(100)
+
+        def catch_up() -> None:
+            pair.lag(over=True)
+            until(lambda: 10 in pair.ids(), what="the standby to catch up")
+
+        node.stop()
+        if stopped:
+            catch_up()
+        node.start()
+        with Getting(node) as rest:
+            if not stopped:
+                catch_up()
+            own.write(1)
+            rest.upto(101)
+        assert Compared.of(got.ids + rest.ids, [*writes.written, *own.written]) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.real
 def test_no_row_is_lost_when_the_new_server_turns_its_gtids_off() -> None:
     """Anonymous transactions leave the set as it is. They are new all the same."""
     with paired(MySQL, gtid=True) as pair, pair.node().start() as node, Getting(node) as got:

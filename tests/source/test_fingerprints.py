@@ -16,6 +16,7 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
+from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.positions import fingerprints, row_hashes
 from canal_ha.source.positions.current_source import PIECES_LEAST, CurrentSource
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both, own_gtid
@@ -31,6 +32,7 @@ from canal_ha.source.positions.fingerprints import (
     last_from_text,
     to_text,
 )
+from canal_ha.source.positions.gtids import Settled
 from canal_ha.source.positions.matching import Matching
 from canal_ha.source.positions.row_hashes import LARGE, rows_of
 from canal_ha.source.server import switch
@@ -606,6 +608,31 @@ def test_an_old_statement_behind_a_new_one_is_dropped() -> None:
     new, old, again = (with_own_gtid(gtid, EntryKind.DDL) for gtid in ("s:1", "u:6", "s:1"))
     (kept_part,) = known.new(segment([new, old, again], gtid="u:1-7,s:1"))
     assert [own_gtid(entry) for entry in kept_part.entries()] == ["s:1", "s:1"]
+
+
+def test_nothing_is_dropped_behind_the_place_up_to_which_a_server_has_written_the_set() -> None:
+    """A stream that does not lag looks at no entry there."""
+    known = Executed("u:1-7", until=("mysql-bin.000001", 100))
+    old, again = (replace(with_own_gtid("u:7"), offset=offset) for offset in (50, 150))
+    new = replace(with_own_gtid("u:8"), offset=100)
+    assert [bool(known.new(segment([item], gtid="u:1-8"))) for item in (old, new, again)] == [False, True, True]
+
+
+def test_the_transaction_of_a_cursor_that_is_not_consumed_comes() -> None:
+    """Its set includes that transaction, of which the client has only a part."""
+    known = Executed("u:1-7", LogPosition("mysql-bin.000001", 4))
+    later = replace(with_own_gtid("u:6"), offset=104)
+    assert [bool(known.new(segment([item], gtid="u:1-7"))) for item in (with_own_gtid("u:7"), later)] == [True, False]
+
+
+@pytest.mark.parametrize(("server", "comes"), [("s-2", False), ("", True)])
+def test_the_set_of_a_cursor_counts_unless_somebody_has_edited_the_cursor(server: str, comes: bool) -> None:
+    """An edit of the place leaves the old set, and takes the name of the server away."""
+    current = CurrentSource(LogPosition("mysql-bin.000001", 4, gtid="u:1-7", consumed=True, server=server))
+    lagging = Flavor("8.4.0", False, (8, 4, 0), 2, uuid="s-2")
+    current.begins(lagging, Settled(LogPosition("mysql-bin.000001", 4), True, ("mysql-bin.000001", 100)))
+    late = segment([replace(with_own_gtid("u:7"), offset=200)], gtid="u:1-7")
+    assert bool(current.new(late)) is comes
 
 
 def test_a_new_transaction_that_comes_again_is_not_dropped() -> None:

@@ -15,6 +15,7 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.positions.delivered import Delivered, Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import Recent
+from canal_ha.source.positions.gtids import Settled
 from canal_ha.source.positions.relocate import PositionedDecoder, Relocation, relocated
 from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.scan import Scanner
@@ -56,6 +57,8 @@ class CurrentSource:
         _streams.add(self)
         pieces_most = max(PIECES_LEAST, min(PIECES_IN_ALL // len(_streams), 2 * KEPT))
         self._recent = Recent(start.trail, start.origins, KEPT, pieces_most)
+        # The set of a cursor that does not name its server may be wrong: somebody has edited the cursor.
+        self._first = start if start.server and start.gtid else None  # until the stream has begun
         self._delivered_before: Delivered | None = None
         self._last_delivered: LogPosition | None = None  # the last transaction end or statement with a GTID
         self._newest: tuple[str, int, int] | None = None  # the last delivered event; see _Left
@@ -75,6 +78,17 @@ class CurrentSource:
     def arrived(self, server: Flavor) -> None:
         """Record that the stream's positions are this server's from now on."""
         self._server = server.identity
+
+    def begins(self, server: Flavor, settled: Settled) -> None:
+        """Begin to read this server, at a place that `gtids.settled` has told.
+
+        A standby that lags writes behind the cursor what another server has delivered before, perhaps while no stream
+        read it.
+        """
+        first, self._first = self._first, None
+        if first and first.server == server.identity and not server.mariadb:
+            kept = None if first.consumed else first
+            self._delivered_before = Executed(first.gtid or "", kept, None if settled.lags else settled.end)
 
     def moved(
         self, scanner: Scanner, resume: Resume, decoder_at: Callable[[LogPosition], PositionedDecoder]
@@ -111,7 +125,7 @@ class CurrentSource:
             if found.how == "GTID set"
             else ExpectedTransactions(found.expected, found.new)
         )
-        self._last_delivered = None
+        self._last_delivered = self._first = None
         self.arrived(scanner.server)
         return found, Resume(found.at)
 

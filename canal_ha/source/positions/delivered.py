@@ -11,6 +11,7 @@ from typing import Protocol
 
 from canal_ha.decode.kernel.gtid import Gtids
 from canal_ha.model.gtid_set import GtidSet
+from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew
@@ -87,8 +88,16 @@ class Executed:
     An entry of MySQL also carries the GTID of its own transaction, unless that is anonymous: then it is new.
     """
 
-    def __init__(self, gtid_set: str) -> None:
+    def __init__(self, gtid_set: str, kept: LogPosition | None = None, until: tuple[str, int] | None = None) -> None:
+        """Begin before the next transaction.
+
+        kept: where a transaction begins that comes all the same; None for none.
+        until: journal and offset behind which no transaction of the set can come; None if any can.
+        """
         self.text = gtid_set
+        self._kept = kept and (kept.journal, kept.offset)
+        self._until = until and (split_journal(until[0]), until[1])
+        self._over = False
         self._domains = _Domains(gtid_set) if _last_of(gtid_set) else None
         self._set = GtidSet(gtid_set)
         self._inside = False  # a transaction of MySQL has begun and not ended
@@ -96,6 +105,8 @@ class Executed:
 
     def new(self, segment: Segment) -> Sequence[Segment]:
         """See Delivered."""
+        if self._over:
+            return (segment,)
         kept = []
         for run, first in enumerate(segment.run_starts):
             last = segment.run_starts[run + 1] if run + 1 < len(segment.run_starts) else len(segment)
@@ -105,6 +116,8 @@ class Executed:
                 drops = self._domains.has(kind, text, origin) if self._domains else self._has(segment, index, kind)
                 if not drops:
                     kept.append(index)
+        end = split_journal(segment.journal), segment.offsets[-1]
+        self._over = self._until is not None and end >= self._until and not segment.cut
         if len(kept) == len(segment):
             return (segment,)
         return (segment.select(kept),) if kept else ()
@@ -112,7 +125,8 @@ class Executed:
     def _has(self, segment: Segment, index: int, kind: int) -> bool:
         if kind == EntryKind.BEGIN or not self._inside:
             own = own_gtid(segment.entry(index))
-            self._dropping = bool(own) and self._set.has(own)
+            here = segment.journal, segment.offsets[index]
+            self._dropping = bool(own) and self._set.has(own) and here != self._kept
         if kind in (EntryKind.BEGIN, EntryKind.END):
             self._inside = kind == EntryKind.BEGIN
         return self._dropping

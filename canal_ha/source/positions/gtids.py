@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
@@ -12,24 +12,42 @@ from canal_ha.source.positions.last_transaction import LastTransaction
 from canal_ha.source.positions.scan import Scanner
 
 
-def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
-    """Return where to begin for a cursor, with the set executed before that position.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where to begin for a cursor.
+
+    at: with the set executed before it.
+    lags: whether the server lacks some of that set. Always False on MariaDB, which accepts no such set.
+    end: journal and offset behind which it writes what it lacks; what it has of the set lies before.
+    """
+
+    at: LogPosition
+    lags: bool
+    end: tuple[str, int]
+
+
+def settled(scanner: Scanner, at: LogPosition) -> Settled:
+    """Return where to begin for a cursor.
 
     A cursor without a set keeps its position and gets the set, because GTID mode was just turned on. If its position is
     gone or another server's, reading continues at the first transaction that its set lacks. Without either the cursor
     is returned unchanged, and the dump reports the error.
     Raises PositionLost if the server has lost transactions of the set, or purged some that the set lacks.
     """
-    there = may_contain(binary_logs(scanner.session), at)
+    mariadb = scanner.server.mariadb
+    missing = _subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", at.gtid) if at.gtid and not mariadb else ""
+    logs = binary_logs(scanner.session)  # asked last: what the server has by now must not lie behind their end
+    end = logs[-1].name, logs[-1].size_bytes
+    there = may_contain(logs, at)
     if not at.gtid:
-        return replace(at, gtid=scanner.executed(at)) if there else at
-    forgotten = _forgotten(scanner, at.gtid)
+        return Settled(replace(at, gtid=scanner.executed(at)) if there else at, False, end)
+    forgotten = _forgotten(scanner, at.gtid, missing)
     if forgotten:
         raise PositionLost(
             f"{scanner.session.where.address}: the server does not have its own transactions {forgotten}, which were"
             f" read from it before: its binary logs were reset, or it is an older copy; {_cure(scanner, at)}"
         )
-    return at if there else behind(scanner, at)
+    return Settled(at if there else behind(scanner, at), bool(missing), end)
 
 
 def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
@@ -93,17 +111,17 @@ def _cure(scanner: Scanner, at: LogPosition) -> str:
     )
 
 
-def _forgotten(scanner: Scanner, gtid_set: str) -> str:
+def _forgotten(scanner: Scanner, gtid_set: str, missing: str) -> str:
     """Return the server's own transactions in a set that it has not executed; "" if there are none.
 
     Transactions of other servers are ignored, because a replica need not have them all.
+    missing: what of the set a server of MySQL has not executed.
     """
     if scanner.server.mariadb:
         state = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_state AS state")[0]["state"] or "")
         written = {(domain, server): number for domain, server, number in _mariadb(state)}
         own = [item for item in _mariadb(gtid_set) if item[1] == scanner.server.server_id]
         return ",".join("{}-{}-{}".format(*item) for item in own if item[2] > written.get(item[:2], 0))
-    missing = _subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set)
     uuid = scanner.server.uuid.lower()
     return ",".join(item for item in missing.split(",") if uuid and item.startswith(uuid))
 

@@ -414,8 +414,10 @@ class Dump:
             self._move(scanner, source, upstream)
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
-        settled = gtids.settled(scanner, self._resume.at) if self._config.decode.gtid_on else self._resume.at
-        self._settle(replace(settled, server=server.identity))
+        settled = gtids.settled(scanner, self._resume.at) if self._config.decode.gtid_on else None
+        self._settle(replace(settled.at if settled else self._resume.at, server=server.identity))
+        if settled and not self._lead:  # each follower of a shared dump leaves out what it has had
+            self._current_source.begins(server, settled)
         self._began_at = self._resume.at
         begin = self._resume.begin()
         self._current_source.arrived(server)
