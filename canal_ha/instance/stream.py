@@ -822,13 +822,20 @@ def _reaches(acked: LogPosition, behind: LogPosition) -> bool:
 
 
 def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Callable[[Segment], None]:
-    """Return `accept`, limited to entries behind `last`: the end of the last batch delivered before parking."""
+    """Return `accept`, limited to entries behind `last`: the end of the last batch delivered before parking.
+
+    The limit ends with the first of them. What a source sends again behind that, because the feed went to another
+    server and back, has to come again: older values can have come in between.
+    """
     if last is None:
         return accept
+    reached = set[int]()  # numbers of the sources; see Segment.part
 
     def accept_rest(segment: Segment) -> None:
-        rest = segment if segment.chunk_end else segment.behind(last)
-        if rest is not None:
+        if segment.chunk_end or segment.part in reached:
+            accept(segment)
+        elif (rest := segment.behind(last)) is not None:
+            reached.add(segment.part)
             accept(rest)
 
     return accept_rest

@@ -981,6 +981,28 @@ def test_a_client_with_an_older_row_of_another_server_does_not_go_on_behind_the_
     assert (cursor.server, cursor.offset, cursor.trail) == ("u-2", 200, "")
 
 
+def test_a_client_that_was_parked_gets_what_a_former_server_sends_again() -> None:
+    """The other server has sent an older row in between. The newer ones lie where the client was when it was parked."""
+    bench = at_first()
+    bench.stream.ack(bench.get(9).batch_id)
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.get(3).batch is None
+    there = LogPosition(JOURNAL, 200, address="127.0.0.2", port=3306, server="u-2")
+    back = LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1")
+    feed = bench.requests[-1]
+    feed.moved(Move(LogPosition(JOURNAL, 400, server="u-1"), there, False, {}))
+    feed.accept(replace(transactions(1, first=1), source=Source("127.0.0.2", 3306, uuid="u-2")))
+    feed.moved(Move(there, back, False, {}))
+    feed.accept(replace(transactions(2, first=1), source=HERE))
+    got = []
+    for _ in range(3):
+        message = bench.get(3)
+        got += bench.bodies(message)[1:2]
+        bench.stream.ack(message.batch_id)
+    assert got == ["rows 1", "rows 1", "rows 2"]
+
+
 def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
     """The cursor goes back before the client has the older row. An ACK from before the move does not move it on."""
     bench = gone_back()
