@@ -58,12 +58,14 @@ class Move:
     after: its position in the new binlog.
     whole: whether everything before `after` was delivered, and nothing behind it.
     facts: for the log.
+    again: whether what was delivered may come again behind `after`.
     """
 
     before: LogPosition
     after: LogPosition
     whole: bool
     facts: Mapping[str, object]
+    again: bool = True
 
 
 class RingRoom(Protocol):

@@ -63,6 +63,7 @@ class StreamState(Enum):
 _NEVER = 1 << 62  # the size of a GET that only time ends
 WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
 LATE_COPY_BYTES = 16 * 1024  # of the largest batch that is copied for fingerprints after it was sent
+HELD_BACK_MS = 1000.0  # the longest wait of a GET for the ACKs of batches in flight
 VOID_MOST = 1000  # void batches in flight, when more become void; each takes some 2 KB
 
 
@@ -154,6 +155,7 @@ class Stream:
         # They may lie inside a transaction. A cursor never does.
         self._delivered: LogPosition | None = None
         self._acked: LogPosition | None = None
+        self._delivered_whole = True  # the last batch delivered ended with a whole transaction
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
         self._moves: deque[Move] = deque()  # of the feed; their entries are in the ring
@@ -225,14 +227,17 @@ class Stream:
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         era = self.era
-        held_back = request.one_server and self._holds_back()
+        held_back = self._waits_for_acks() or (request.one_server and self._holds_back())
         if request.wait_ms != 0.0 and self.era is era and (held_back or not self._filled(enough)):
-            await self._wait(_NEVER if held_back else enough, request.wait_ms)
+            wait_ms = request.wait_ms
+            if held_back:  # the ACK may come from the thread that waits here
+                wait_ms = HELD_BACK_MS if wait_ms is None else min(wait_ms, HELD_BACK_MS)
+            await self._wait(_NEVER if held_back else enough, wait_ms)
             self._asked_at = self._reactor.seconds()
             if request.exact != self._exact:  # another GET took the stream over
                 raise FormsMixed(self._config.destination, self.client_id)
             self._ensure_open()
-            held_back = request.one_server and self._holds_back()
+            held_back = self._waits_for_acks() or (request.one_server and self._holds_back())
         check()
         if held_back:
             return GetAnswer(EMPTY_BATCH_ID)
@@ -254,6 +259,7 @@ class Stream:
             if batch.size_bytes > LATE_COPY_BYTES:
                 self._copy_late()
         self._delivered = batch.range.end
+        self._delivered_whole = self._ring is None or self._ring.taken_whole()
         return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
@@ -396,6 +402,21 @@ class Stream:
         if self.state is not StreamState.FAILED or self._holds_something():
             self._abandon_ring()
 
+    def _waits_for_acks(self) -> bool:
+        """Return whether the next entries may come again from another server, behind some that are not acknowledged.
+
+        If the client had them now, and the stream began anew, it could go on behind newer values than the client has:
+        the cursor cannot go back to their place before it passes what is in flight. They do not wait inside a
+        transaction; see _holds_back.
+        """
+        ring, delivered = self._ring, self._delivered
+        if ring is None or delivered is None or not self._batches.ids or not self._delivered_whole:
+            return False
+        server = ring.next_server()
+        if not server or server == delivered.server:
+            return False
+        return any(seq == ring.get_seq and move.again for seq, move in self._ring_moves)
+
     def _holds_back(self) -> bool:
         """Return whether the next entries are of another server than the one that the client's cursor names.
 
@@ -407,7 +428,7 @@ class Stream:
         server = self._ring.next_server() if self._ring else ""
         if not server or server == self._server:
             return False
-        if self._batches.ids and self._ring and not self._ring.taken_whole():
+        if self._batches.ids and not self._delivered_whole:
             return False
         if not self._server:
             self._server = server
@@ -455,7 +476,7 @@ class Stream:
         if comes_again(cursor) or comes_again(self._delivered):
             self._void_in_flight()
             self._acked = None
-        of_another = not (move.whole or after.part or self._batches.ids) and cursor.server != after.server
+        of_another = move.again and not (after.part or self._batches.ids) and cursor.server != after.server
         if of_another or comes_again(cursor):
             back = after.beside(cursor.parts) if after.part else after
             back = replace(back, mark="", snapshot=cursor.snapshot, trail="", origins="")

@@ -506,4 +506,4 @@ def _report(request: FeedRequest, event: DumpEvent) -> None:
     facts = {"to": event.address, "how": found.how, "not_there": found.missing, "may_come_again": again}
     if found.reason:
         facts["reason"] = found.reason
-    request.moved(Move(event.before, found.at, found.whole, facts))
+    request.moved(Move(event.before, found.at, found.whole, facts, again=found.repeats))

@@ -981,6 +981,57 @@ def test_a_client_with_an_older_row_of_another_server_does_not_go_on_behind_the_
     assert (cursor.server, cursor.offset, cursor.trail) == ("u-2", 200, "")
 
 
+def moved_away(bench: Bench, *, again: bool = True) -> None:
+    """Let the feed go on with another server, which sends the second transaction and the third one, again or not."""
+    there = LogPosition(JOURNAL, 200, address="127.0.0.2", port=3306, server="u-2")
+    bench.requests[-1].moved(Move(LogPosition(JOURNAL, 400, server="u-1"), there, False, {}, again))
+    bench.requests[-1].accept(replace(transactions(2, first=1), source=Source("127.0.0.2", 3306, uuid="u-2")))
+
+
+def test_older_rows_of_another_server_wait_for_the_acks_of_those_before() -> None:
+    """If they came at once, ACKs from before the move would leave the cursor behind the newer rows.
+
+    The stream would go on there if it was parked, for example, once the other server has caught up.
+    """
+    bench = at_first()
+    batches = [bench.get(3).batch_id for _ in range(3)]
+    moved_away(bench)
+    for batch_id in batches:
+        assert bench.get(3).batch is None
+        bench.stream.ack(batch_id)
+    assert bench.bodies(bench.get(3)) == ["begin 1", "rows 1", "end 1"]
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    bench.get(3)
+    start = bench.requests[-1].start
+    assert (start.server, start.offset) == ("u-2", 200)
+
+
+def test_a_get_without_a_limit_waits_a_second_for_the_acks_before_a_move() -> None:
+    """Its client may acknowledge from the thread that waits."""
+    bench = at_first()
+    bench.get(9)
+    moved_away(bench)
+    answers: list[GetAnswer] = []
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(3, None))).addCallback(answers.append)
+    bench.reactor.advance(0.9)
+    assert not answers
+    bench.reactor.advance(0.2)
+    assert [answer.batch for answer in answers] == [None]
+
+
+def test_rows_that_do_not_come_again_leave_the_mark_with_the_cursor() -> None:
+    """The other server lacks some transactions, and sends none that was delivered. The fingerprints stay true, too."""
+    bench = at_first()
+    bench.stream.ack(bench.get(9).batch_id, "mine")
+    moved_away(bench, again=False)
+    bench.get(3)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.server, cursor.offset, cursor.mark) == ("u-1", 360, "mine")
+    assert bench.stream.with_trail(cursor).trail.endswith("end 2")
+
+
 def test_a_client_that_was_parked_gets_what_a_former_server_sends_again() -> None:
     """The other server has sent an older row in between. The newer ones lie where the client was when it was parked."""
     bench = at_first()

@@ -75,6 +75,11 @@ class Relocation:
         """Whether this is exactly the place where the stream stood."""
         return not (self.reason or self.missing or self.lags)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether delivered transactions may come again behind this place."""
+        return self.how == "time" or self.again != 0
+
 
 def relocated(
     scanner: Scanner,
