@@ -478,6 +478,7 @@ class Stream:
             self._acked = None
         of_another = move.again and not (after.part or self._batches.ids) and cursor.server != after.server
         if of_another or comes_again(cursor):
+            self._acked = None  # a roll-back begins at the cursor
             back = after.beside(cursor.parts) if after.part else after
             back = replace(back, mark="", snapshot=cursor.snapshot, trail="", origins="")
             self._meta.reset(self.client_id, back)
@@ -542,8 +543,16 @@ class Stream:
         sink = Sink(ring.put, self._config.decode)
         ring_moves: list[tuple[int, Move]] = []
         self._ring_moves = ring_moves
+        delivered = self._delivered
+        if delivered and cursor.server and not cursor.part and delivered.server not in ("", cursor.server):
+            # If the source is the cursor's server again, the feed begins there, and what the other one has sent comes
+            # again. Else it tells of its move to the other one, which counts then.
+            ring_moves.append((-1, Move(delivered, cursor, False, {})))
+        unknown = self._batches.ids and delivered and delivered.server  # whose entries in flight the feed does not know
 
         def moved(move: Move) -> None:
+            if unknown and ring.put_seq < 0 and move.after.server != unknown:
+                move = replace(move, again=True)
             ring_moves.append((ring.put_seq, move))  # a GET may come before the call on the reactor's thread
             self._from_feed(self._moved, ring, move)
 

@@ -1054,6 +1054,54 @@ def test_a_client_that_was_parked_gets_what_a_former_server_sends_again() -> Non
     assert got == ["rows 1", "rows 1", "rows 2"]
 
 
+def test_a_roll_back_behind_older_rows_of_another_server_leaves_nothing_out() -> None:
+    """A new feed begins at the cursor. What the former server sent before the move may have to come again, too."""
+    bench = at_first()
+    bench.stream.ack(bench.get(9).batch_id)
+    moved_away(bench)
+    bench.get(3)
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    bench.stream.rollback(0)
+    bench.get(3)
+    assert bench.requests[-1].behind is None
+
+
+def test_rows_in_flight_come_again_if_the_source_moves_while_the_client_is_parked() -> None:
+    """The feed knows only what is acknowledged, so the other server sends those rows for new ones."""
+    bench = at_first()
+    bench.stream.ack(bench.get(3).batch_id)
+    in_flight = bench.get(9)
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.get(3).batch is None
+    moved_away(bench, again=False)
+    assert bench.get(3).batch is None
+    bench.stream.ack(in_flight.batch_id)
+    assert bench.bodies(bench.get(3)) == ["begin 1", "rows 1", "end 1"]
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.server, cursor.offset) == ("u-2", 200)
+
+
+def test_rows_come_again_if_the_source_goes_back_while_the_client_is_parked() -> None:
+    """It has a batch of another server in flight. Its ACK must not leave the cursor behind what comes again."""
+    bench = at_first()
+    bench.stream.ack(bench.get(6).batch_id)
+    bench.stream.ack(bench.get(3).batch_id)
+    bench.meta.reset(1001, LogPosition(JOURNAL, 200, address="127.0.0.1", port=3306, server="u-1"))
+    moved_away(bench, again=False)
+    there = bench.get(9)
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.get(3).batch is None
+    bench.stream.ack(there.batch_id)
+    assert bench.bodies(bench.get(3)) == ["begin 1", "rows 1", "end 1"]
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.server, cursor.offset) == ("u-1", 200)
+
+
 def test_rows_that_come_again_from_a_former_server_take_the_cursor_back() -> None:
     """The cursor goes back before the client has the older row. An ACK from before the move does not move it on."""
     bench = gone_back()
