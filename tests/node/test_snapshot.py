@@ -123,6 +123,14 @@ KEYS: dict[str, tuple[tuple[str, ...], str, Sequence[str]]] = {
         "k, u",
         [f"'{at}', '2020-02-0{day}'" for at in ("2020-01-01", "0000-00-00", "2019-12-31 23:59:59.9") for day in (1, 2)],
     ),
+    "dates of no calendar": (
+        ("k DATE", "u DATETIME(6)"),
+        "k, u",
+        [
+            f"'{day}', '{day} 01:02:03.000004'"
+            for day in ("2023-02-31", "2023-02-30", "2023-00-00", "2023-03-01", "0000-00-00", "2023-11-31")
+        ],
+    ),
 }
 NO_PAD = {"mysql": "utf8mb4_0900_ai_ci", "mariadb": "utf8mb4_unicode_nopad_ci"}
 
@@ -155,7 +163,7 @@ def test_keys_of_every_kind(source_server: SqlServer, database: str, name: str) 
     declared = declared.replace("{no_pad}", NO_PAD[source_server.flavor])
     source_server.execute(
         f"CREATE DATABASE {database}",
-        "SET SESSION sql_mode = ''",
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'",
         f"CREATE TABLE {database}.t ({declared}, v INT, PRIMARY KEY ({key}))",
         *(f"INSERT INTO {database}.t VALUES ({value}, {number})" for number, value in enumerate(values)),
     )
@@ -268,6 +276,63 @@ def test_a_large_table_that_is_sorted_for_each_chunk_is_told(
     assert len(stream.chunks()) < 10
     told = [facts for event, facts in stream.told if event == "snapshot.sorts"]
     assert [(each["table"], each["key"]) for each in told] == ([(table, "k, id")] if rows > 3 else [])
+
+
+# keys that a server sorts, the longest prefix that its texts share, and the limit for the bytes by which it sorts
+SORTED = {
+    "hash": ("k VARCHAR(5000) NOT NULL, id INT, UNIQUE KEY u (k)", 4900, 1024),
+    "hash in utf-8": ("k VARCHAR(2000) CHARACTER SET utf8mb4 NOT NULL, id INT, UNIQUE KEY u (k)", 1900, 1024),
+    "enum": (
+        "e ENUM('b', 'a') NOT NULL, k VARCHAR(100) CHARACTER SET utf8mb4 NOT NULL, id INT, PRIMARY KEY (e, k)",
+        40,
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_no_row_is_lost_whose_key_differs_from_another_one_behind_the_bytes_that_a_server_sorts_by(
+    mariadb: MariaDB, database: str, name: str
+) -> None:
+    """MariaDB sorts by the first max_sort_length bytes of a text. A long unique key has a hash, so it is sorted by."""
+    columns, prefix, most = SORTED[name]
+    table = f"{database}.t"
+    mariadb.execute(
+        f"CREATE DATABASE {database} CHARACTER SET latin1",
+        f"CREATE TABLE {table} ({columns})",
+        *(
+            f"INSERT INTO {table} (k, id) VALUES (CONCAT(REPEAT('p', {prefix}), '{number * 7919 % 100:03d}'), {number})"
+            for number in range(60)
+        ),
+        f"ANALYZE TABLE {table}",
+    )
+    copy = Copy({table: ("id",)})
+    mariadb.execute(f"SET GLOBAL max_sort_length = {most}")
+    try:
+        with SnapshotStream(mariadb, rf"{database}\.t", state(table), copy) as stream:
+            last = stream.done()
+    finally:
+        mariadb.execute("SET GLOBAL max_sort_length = DEFAULT")
+    assert ids(copy) == list(range(60))
+    assert last.rows == 60
+
+
+def test_a_large_table_with_a_hash_for_a_key_is_told(mariadb: MariaDB, database: str) -> None:
+    """Each chunk sorts what is left of it."""
+    table = f"{database}.t"
+    values = [f"('{number}', REPEAT('x', 100))" for number in range(3000)]
+    mariadb.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k VARCHAR(5000) NOT NULL UNIQUE, v VARCHAR(100))",
+        f"INSERT INTO {table} VALUES {', '.join(values)}",
+        f"ANALYZE TABLE {table}",
+    )
+    copy = Copy({table: ("k",)})
+    limits = SnapshotLimits(chunk_s=1e-6, bytes_most=100_000)
+    with SnapshotStream(mariadb, rf"{database}\.t", state(table), copy, limits=limits) as stream:
+        stream.done()
+    assert ids(copy) == list(range(3000))
+    assert [facts["table"] for event, facts in stream.told if event == "snapshot.sorts"] == [table]
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def key_of(
         whole = tuple(each for each in made if each is not None)
         if len(whole) == len(parts):
             seen = parts[0].get("Visible", "YES") == "YES" and parts[0].get("Ignored", "NO") == "NO"
-            usable = seen and not any(each.cast for each in whole)
+            ordered = str(parts[0].get("Index_type", "")).upper() != "HASH"  # of MEMORY, and MariaDB's long unique keys
+            usable = seen and ordered and not any(each.cast for each in whole)
             return TableKey(whole, index if usable else "")
     return None
 
