@@ -335,6 +335,32 @@ def test_a_large_table_with_a_hash_for_a_key_is_told(mariadb: MariaDB, database:
     assert [facts["table"] for event, facts in stream.told if event == "snapshot.sorts"] == [table]
 
 
+@pytest.mark.parametrize("setting", ["max_join_size = 3", "max_statement_time = 0.01", "max_execution_time = 10"])
+def test_limits_of_the_server_for_selects_end_no_snapshot(
+    source_server: SqlServer, database: str, setting: str
+) -> None:
+    """They ended it, although canal.instance.snapshot.executionTime = 0 stands for no limit."""
+    variable = setting.partition(" ")[0]
+    if not source_server.query("SHOW GLOBAL VARIABLES LIKE %s", variable):
+        return
+    table = f"{database}.t"
+    values = [f"({1 + number % 3}, {number}, REPEAT('x', 100))" for number in range(60_000)]
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {table} (k ENUM('b', 'a', 'c'), id INT, v VARCHAR(100), PRIMARY KEY (k, id))",
+        f"INSERT INTO {table} VALUES {', '.join(values)}",
+        f"ANALYZE TABLE {table}",
+    )
+    limits = SnapshotLimits(rows_most=30_000)
+    source_server.execute(f"SET GLOBAL {setting}")
+    try:
+        with SnapshotStream(source_server, rf"{database}\.t", state(table), limits=limits) as stream:
+            last = stream.done(15)
+    finally:
+        source_server.execute(f"SET GLOBAL {variable} = DEFAULT")
+    assert last.rows == 60_000
+
+
 @pytest.mark.parametrize(
     "definition",
     ["id INT, v INT", "id INT, UNIQUE KEY u (id)", "id VARCHAR(50) NOT NULL, UNIQUE KEY u (id(10))"],

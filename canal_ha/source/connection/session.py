@@ -178,7 +178,8 @@ def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
         "password": config.password.encode(),  # PyMySQL would encode text as Latin-1
         "charset": "utf8mb4",
         "autocommit": True,
-        "init_command": "SET SESSION sql_select_limit = 18446744073709551615",  # the server's default may drop rows
+        # with the server's own settings, answers may lack rows, or SELECTs of many rows be refused
+        "init_command": "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1",
         "connect_timeout": CONNECT_TIMEOUT_S,
         "read_timeout": config.so_timeout_s,
         "write_timeout": config.so_timeout_s,

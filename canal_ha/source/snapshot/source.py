@@ -169,6 +169,8 @@ class SnapshotSource:
             session.query(f"SET SESSION max_statement_time = {self._select_s:.3f}")
         elif self._select_s:
             session.query(f"SET SESSION max_execution_time = {max(1, int(self._select_s * 1000))}")
+        else:
+            self._without_limit(session)
         self.way = beside_xa(session, visibility(session, self.server))
 
     @property
@@ -338,12 +340,16 @@ class SnapshotSource:
         session = self._connected()
         session.query(SESSION)
         session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        limit = "max_statement_time" if self.server.mariadb else "max_execution_time"
-        with suppress(pymysql.MySQLError):  # MySQL 5.6 has none
-            session.ask(f"SET SESSION {limit} = 0")
+        self._without_limit(session)
         with suppress(pymysql.MySQLError):
             session.ask(_GIPK)
         return session
+
+    def _without_limit(self, session: SourceSession) -> None:
+        """Let no SELECT of a session end because it takes long, as the server's own setting may want it."""
+        limit = "max_statement_time" if self.server.mariadb else "max_execution_time"
+        with suppress(pymysql.MySQLError):  # MySQL 5.6 has none
+            session.ask(f"SET SESSION {limit} = 0")
 
     def _connected(self) -> SourceSession:
         """Return one more session with the server. Raises SourceUnavailable, also if another server answers."""
