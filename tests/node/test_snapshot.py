@@ -335,6 +335,20 @@ def test_a_large_table_with_a_hash_for_a_key_is_told(mariadb: MariaDB, database:
     assert [facts["table"] for event, facts in stream.told if event == "snapshot.sorts"] == [table]
 
 
+def test_a_key_too_long_for_the_cursor_is_named(mariadb: MariaDB, database: str) -> None:
+    """The error was a ValueError about the text of a state, without the table."""
+    table = f"{database}.t"
+    mariadb.execute(
+        f"CREATE DATABASE {database} CHARACTER SET latin1",
+        f"CREATE TABLE {table} (k VARCHAR(40000) NOT NULL UNIQUE)",
+        *(f"INSERT INTO {table} VALUES (CONCAT('{number}', REPEAT('x', 39000)))" for number in range(5)),
+    )
+    with SnapshotStream(mariadb, rf"{database}\.t", state(table), limits=FEW) as stream:
+        error = stream.failed().error
+    assert f"{table}: the key of a row is too long" in error
+    assert "ValueError" not in error
+
+
 @pytest.mark.parametrize("setting", ["max_join_size = 3", "max_statement_time = 0.01", "max_execution_time = 10"])
 def test_limits_of_the_server_for_selects_end_no_snapshot(
     source_server: SqlServer, database: str, setting: str

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from canal_ha.errors import SnapshotRefused
 from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotRange, SnapshotState
 from canal_ha.source.snapshot.key import column_names
 
@@ -170,7 +171,7 @@ class SnapshotProgress:
         """Return the state once the next rows of a part are acknowledged; None if nobody is to read the part.
 
         after: the key of the last row; None at the end of the part.
-        Raises ValueError for a state that cannot be stored.
+        Raises SnapshotRefused for a key that is too long to be stored.
         """
         with self._changed:
             if part not in self._held or not self.state.active:
@@ -179,7 +180,13 @@ class SnapshotProgress:
             state = replace(state, chunks=state.chunks + 1, rows=state.rows + rows)
             rest = part.range if after is None else replace(part.range, after=after)
             state = state.behind(rest, self._now_ms()) if after is None else state.put(part.range, (rest,))
-            state.text  # noqa: B018  # it raises
+            try:
+                state.text  # noqa: B018  # it raises
+            except ValueError as error:
+                table = state.tables[part.range.table]
+                raise SnapshotRefused(
+                    f"{table}: the key of a row is too long to be kept with the cursor ({error}): leave the table out"
+                ) from error
             part.range = rest
             self._entered(part, state, last=after is None)
             return state
