@@ -106,6 +106,20 @@ class ToDecode(Protocol):
     def within(self) -> Within: ...
 
 
+def filter_of(config: InstanceConfig, request: ToDecode) -> TableFilter:
+    """Return which tables a feed delivers. Raises FilterInvalid."""
+    try:
+        return effective(
+            config.filter_regex,
+            config.filter_black_regex,
+            request.filter,
+            config.filter_client_mode,
+            request.within.filter,
+        )
+    except FilterInvalid as error:
+        raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
+
+
 def decoding(
     config: InstanceConfig, request: ToDecode
 ) -> Callable[[Source, LogPosition, TableHistory, str | None, KeptParts | None], Decoder]:
@@ -118,18 +132,7 @@ def decoding(
     cannot use raises FilterInvalid there, and ends this feed alone.
     """
 
-    @cache
-    def tables() -> TableFilter:
-        try:
-            return effective(
-                config.filter_regex,
-                config.filter_black_regex,
-                request.filter,
-                config.filter_client_mode,
-                request.within.filter,
-            )
-        except FilterInvalid as error:
-            raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
+    tables = cache(partial(filter_of, config, request))
 
     @cache
     def privacy() -> Privacy:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from shlex import quote
+from threading import Lock
 
 from canal_ha.config.model import InstanceConfig, SnapshotLimits
 from canal_ha.decode.filters import FieldFilter
@@ -17,7 +18,7 @@ from canal_ha.errors import CanalError
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotState
-from canal_ha.node.origin import decoding
+from canal_ha.node.origin import decoding, filter_of
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.progress import SnapshotProgress
 from canal_ha.source.snapshot.reader import SnapshotReader, SnapshotRoute
@@ -70,6 +71,7 @@ class SnapshotFeed:
             route,
             junction,
             lambda source, at, history: decode(source, at, history, at.gtid or None, None),
+            kept=_kept(config, request),
             protection=_protection(config, request),
             limits=_limits(config, state),
             failing=failed,
@@ -194,6 +196,18 @@ def _limits(config: InstanceConfig, state: SnapshotState) -> SnapshotLimits:
         rows_per_s=state.rows_per_s_most or config.snapshot.rows_per_s,
     )
     return limits.within(config.buffer_size * config.buffer_mem_unit)
+
+
+def _kept(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str], bool]:
+    """Return a function that tells whether the feed delivers the rows of a table. It raises FilterInvalid."""
+    lock = Lock()  # a filter has none, and each connection has a thread
+    tables = cache(partial(filter_of, config, request))
+
+    def kept(schema: str, table: str) -> bool:
+        with lock:
+            return tables().accepts(schema, table)
+
+    return kept
 
 
 def _protection(config: InstanceConfig, request: FeedRequest) -> Callable[[str, str, str], Protection]:

@@ -460,6 +460,20 @@ def test_a_filter_that_drops_inserts_ends_the_snapshot(
         assert not stream.states()
 
 
+def test_a_filter_that_drops_a_table_ends_the_snapshot(source_server: SqlServer, database: str) -> None:
+    """The client may have subscribed with another filter meanwhile. The snapshot was done with rows that never came."""
+    kept, dropped = filled(source_server, database), filled(source_server, database, name="u")
+    copy = Copy({kept: ("id",)})
+    with SnapshotStream(source_server, rf"{database}\.t", state(kept, dropped), copy, limits=FEW) as stream:
+        last = stream.failed()
+        source_server.execute(f"UPDATE {kept} SET v = 'new' WHERE id = 1")
+        stream.caught_up(source_server)
+        assert not stream.failures
+    assert f"{dropped}: no row of it would reach the client, because of its filter" in last.error
+    assert f"--leave-out {dropped}" in last.error
+    assert (last.table, last.rows, len(copy.rows)) == (1, 20, 20)
+
+
 @pytest.mark.parametrize("condition", ["id >", "absent = 1"])
 @pytest.mark.parametrize("key", ["PRIMARY KEY", ""], ids=["key", "no key"])
 def test_a_wrong_condition_is_named(source_server: SqlServer, database: str, condition: str, key: str) -> None:

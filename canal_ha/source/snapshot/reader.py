@@ -82,6 +82,7 @@ class SnapshotReader:
         junction: Junction,
         make_decoder: MakeDecoder,
         *,
+        kept: Callable[[str, str], bool],
         protection: Callable[[str, str, str], Protection],
         limits: SnapshotLimits,
         failing: Callable[[CanalError, float], None],
@@ -101,6 +102,7 @@ class SnapshotReader:
         route: says what to read; asked before each connection, because the server may change.
         junction: takes the chunks.
         make_decoder: returns a decoder with the stream's filters and options.
+        kept: whether the stream delivers the rows of a table, by schema and table.
         protection: how a column is kept from the client, by schema, table and name.
         limits: what it may ask of the server.
         failing: called with an error after which the reader tries again, and the seconds until then.
@@ -119,6 +121,7 @@ class SnapshotReader:
         self._route = route
         self._junction = junction
         self._make_decoder = make_decoder
+        self._kept = kept
         self._protection = protection
         self._limits = limits
         self._rate = Rate(limits.rows_per_s)
@@ -331,6 +334,11 @@ class SnapshotReader:
     def _target(self, source: SnapshotSource, table: str) -> SnapshotTarget:
         """Return a table as it is now. Raises SnapshotRefused."""
         schema, name = _names(table)
+        if not self._kept(schema, name):
+            raise SnapshotRefused(
+                f"{table}: no row of it would reach the client, because of its filter, the destination's, or its"
+                " account's: let the client subscribe with a filter that keeps the table, or leave the table out"
+            )
         target = source.target(schema, name, without_key=self._progress.state.without_key, advice=self._advice)
         for column in target.key.names if target.key else ():
             if self._protection(schema, name, column) >= Protection.MASK:
