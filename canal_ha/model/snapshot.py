@@ -430,12 +430,8 @@ def check_tables(tables: Sequence[str]) -> None:
 def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
     check_tables(request.tables)
     for table in request.where.keys() - set(request.tables):
-        raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
-    for table, condition in request.where.items():
-        if not condition.strip():
-            raise SnapshotRefused(f"the condition for {table} is blank: leave it out to read the whole table")
-        names_in(condition)
-    return _checked(
+        raise SnapshotRefused(f"a condition for {printable(excerpt(table))}, which is not one of the tables")
+    state = _checked(
         SnapshotState(
             new_id,
             request.tables,
@@ -446,6 +442,11 @@ def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
             rows_per_s_most=request.rows_per_s_most,
         )
     )
+    for table, condition in request.where.items():
+        if not condition.strip():
+            raise SnapshotRefused(f"the condition for {table} is blank: leave it out to read the whole table")
+        names_in(condition)
+    return state
 
 
 def _without(state: SnapshotState, tables: Sequence[str], new_id: str, shown: Callable[[str], bool]) -> SnapshotState:

@@ -509,6 +509,22 @@ def test_a_condition_that_is_too_long_is_named() -> None:
         changed("", request, "new", 9)
 
 
+def test_a_condition_that_is_too_long_is_not_read() -> None:
+    """The reactor read 300 KB of it for a third of a second, also if it was no condition at all."""
+    request = SnapshotRequest(SnapshotAction.START, ("shop.t",), {"shop.t": "SLEEP(" + "1," * 40_000})
+    with pytest.raises(SnapshotRefused, match="or shorter conditions"):
+        changed("", request, "new", 9)
+
+
+def test_a_condition_for_an_endless_name_of_a_table_is_refused_in_a_few_words() -> None:
+    """The answer had all of the name, with what steers a terminal."""
+    request = SnapshotRequest(SnapshotAction.START, ("shop.t",), {"\x1b[31m" + "x" * 300_000: "id > 1"})
+    with pytest.raises(SnapshotRefused) as refused:
+        changed("", request, "new", 9)
+    assert len(str(refused.value)) < 1000
+    assert "\x1b" not in str(refused.value)
+
+
 def test_a_snapshot_that_leaves_nothing_out_has_a_text_that_older_nodes_read() -> None:
     """They know no such field."""
     assert "left_out" not in BEGUN.text
