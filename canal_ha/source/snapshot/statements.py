@@ -27,6 +27,8 @@ from canal_ha.decode.types import type_name
 from canal_ha.model.table import Column
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
+_ESCAPED = re.compile('[`"\\\\]')  # characters of a name that a statement may write in another way
+_OF_A_SCHEMA = re.compile("database|schema")
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint"})
 
 
@@ -89,6 +91,16 @@ def replaces(sql: str, default_schema: str, *, schema: str, table: str, key: Col
         case _:
             return False
     return _among(names, default_schema, schema, table)
+
+
+def may_name(text: str, schema: str, table: str) -> bool:
+    """Return whether a statement may name a table, or drop its schema; True in doubt. Much faster than `replaces`.
+
+    text: of the statement, in lower case.
+    """
+    if table.isascii() and schema.isascii() and not _ESCAPED.search(table + schema):
+        return table.lower() in text or (schema.lower() in text and _OF_A_SCHEMA.search(text) is not None)
+    return True
 
 
 def refills(sql: str, default_schema: str, *, schema: str, table: str) -> bool:

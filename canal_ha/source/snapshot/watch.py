@@ -13,7 +13,7 @@ from canal_ha.model.segment import Segment, Source
 from canal_ha.source.snapshot.junction import Junction
 from canal_ha.source.snapshot.marker import ending, marker
 from canal_ha.source.snapshot.progress import SnapshotProgress
-from canal_ha.source.snapshot.statements import refills, replaces
+from canal_ha.source.snapshot.statements import may_name, refills, replaces
 from canal_ha.source.snapshot.transaction import BEFORE
 
 
@@ -40,13 +40,15 @@ class StatementWatch:
         behind the statement. The client stores the new state before the statement: later it could end between the two.
         """
 
+        text = sql.lower()
+
         def replaced(table: str, key: Collection[str] | None) -> bool:
             schema, _, name = table.partition(".")
-            return replaces(sql, default_schema, schema=schema, table=name, key=key)
+            return may_name(text, schema, name) and replaces(sql, default_schema, schema=schema, table=name, key=key)
 
         def refilled(table: str) -> bool:
             schema, _, name = table.partition(".")
-            return refills(sql, default_schema, schema=schema, table=name)
+            return may_name(text, schema, name) and refills(sql, default_schema, schema=schema, table=name)
 
         tables = self._progress.begin_tables_again(replaced, refilled)
         if tables is not None:
