@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 
 Spans = list[tuple[int, int]]
 _LARGER = 1 << 64  # than any number of a transaction
@@ -32,6 +33,15 @@ class GtidSet:
             return False
         at = bisect_right(spans, (int(number), _LARGER))
         return at > 0 and int(number) <= spans[at - 1][1]
+
+    def meets(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
+        """Return whether it has a transaction of a range. ranges: `uuid` or `uuid:tag` -> least and greatest number."""
+        for source, (least, greatest) in ranges.items():
+            spans = self._spans.get(source if ":" in source else f"{source}:", [])
+            at = bisect_right(spans, (greatest, _LARGER))
+            if at > 0 and least <= spans[at - 1][1]:
+                return True
+        return False
 
 
 def _contain(mine: Spans, theirs: Spans) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from canal_ha.client.arrow_types import column_type
-from canal_ha.client.message import parse
 from canal_ha.decode.kernel.changes import entry_texts
 from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.decode.kernel.entries import Entries
@@ -19,7 +18,6 @@ from canal_ha.decode.kernel.queue_rows import old_objects, row_hashes, row_objec
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.given_key import NO_NAMES
-from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
 Texts = list[str | None]
 _NO_PLACES = array("q")
@@ -203,7 +201,6 @@ def _entry(
     if places:
         images.row(entry.src, places[-2], places[-1])  # canal takes the columns' codes of the last row
     current = images.before if event == EventType.DELETE else images.after
-    gtid = entry.text(entry.gtid_start, entry.gtid_stop)
     return RowEntry(
         schema,
         table,
@@ -214,8 +211,8 @@ def _entry(
         entry.server_id,
         entry.text(entry.journal_start, entry.journal_stop),
         entry.offset,
-        gtid,
-        _own_gtid(entry.src[start : entry.pos]) if gtid else "",
+        entry.text(entry.gtid_start, entry.gtid_stop),
+        entry.text(entry.own_gtid_start, entry.own_gtid_stop),
         entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else "",
         _columns(images.before),
         _columns(images.after),
@@ -231,9 +228,3 @@ def _columns(layout: Layout) -> ImageColumns:
         layout.plan = ImageColumns(layout.columns)
     columns: ImageColumns = layout.plan
     return columns
-
-
-def _own_gtid(frame: bytes) -> str:
-    """Return the property curtGtid of an entry in its frame."""
-    entries = Messages.FromString(frame).messages
-    return next((prop.value for prop in parse(entries[0]).header.props if prop.key == "curtGtid"), "")

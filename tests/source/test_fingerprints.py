@@ -593,6 +593,28 @@ def test_a_transaction_without_entries_brings_no_old_one_again() -> None:
     assert [bool(known.new(one)) for one in each] == [False, False, True, False]
 
 
+@pytest.mark.parametrize("seed", range(200))
+def test_segments_without_old_transactions_are_passed_on_whole(seed: int) -> None:
+    """A look at the least and the greatest number of each source never passes an old transaction on."""
+    chance = random.Random(seed)
+    known = Executed("t:blue:4-6,u:1-3:7-9")
+    old = {f"u:{number}" for number in (1, 2, 3, 7, 8, 9)} | {f"t:blue:{number}" for number in (4, 5, 6)}
+    offset, items, wanted = 4, list[Item](), list[int]()
+    for _ in range(chance.randrange(1, 12)):
+        gtid = chance.choice(["", *(f"{source}:{chance.randrange(1, 12)}" for source in ("u", "t:blue", "v"))])
+        kinds = chance.choice([[EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END], [EntryKind.DDL], [EntryKind.ROWS]])
+        for kind in kinds:
+            made = with_own_gtid(gtid, kind) if gtid and kind is kinds[0] else Item(offset, kind, b"")
+            items.append(replace(made, offset=offset))
+            if gtid not in old:
+                wanted.append(offset)
+            offset += 1
+    cuts = sorted(chance.randrange(len(items) + 1) for _ in range(2))
+    parts = [items[first:last] for first, last in itertools.pairwise([0, *cuts, len(items)]) if first < last]
+    passed = [new for part in parts for new in known.new(segment(part, gtid="u:1-9"))]
+    assert [at for each in passed for at in each.offsets] == wanted
+
+
 def test_an_anonymous_transaction_is_not_dropped() -> None:
     """GTIDs are turned off behind the switch. An anonymous transaction leaves the set as it is, and is new."""
     known = Executed("u:1-7")

@@ -6,17 +6,24 @@ cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
-cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
-cdef bytes _SNAPSHOT, _PARTIAL
-cdef Py_ssize_t _SNAPSHOT_SIZE, _PARTIAL_SIZE
+cdef int _BEGIN, _END, _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
+cdef bytes _SNAPSHOT, _PARTIAL, _OWN_GTID
+cdef Py_ssize_t _SNAPSHOT_SIZE, _PARTIAL_SIZE, _OWN_GTID_SIZE
 cdef int64_t _LARGEST_MS
 
 @cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
 cpdef bint only_frames(bytes src, Py_ssize_t start) except -1
 
+@cython.locals(
+    index=Py_ssize_t, kind=int, src=bytes, source=bytes, walk=Entries, start=Py_ssize_t, at=Py_ssize_t,
+    number=int64_t, unit=int64_t, least=int64_t, greatest=int64_t
+)
+cpdef dict own_gtid_ranges(object frames, c_array ends, object kinds, bint inside)
+
 cdef class Entries(f.Cursor):
     cdef public Py_ssize_t stop, number, sub, journal_start, journal_stop, schema_start, schema_stop
     cdef public Py_ssize_t snapshot_start, snapshot_stop, frame_start
+    cdef public Py_ssize_t own_gtid_start, own_gtid_stop
     cdef public Py_ssize_t table_start, table_stop, gtid_start, gtid_stop, store_start, store_stop, sql_start, sql_stop
     cdef public int64_t offset, server_id, time_ms, _offset
     cdef public int kind, event_type

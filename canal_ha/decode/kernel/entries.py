@@ -13,6 +13,7 @@ import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
 from canal_ha.model.entry import PARTIAL_PROP, SNAPSHOT_PROP
+from canal_ha.model.segment import EntryKind
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
@@ -21,6 +22,10 @@ _SNAPSHOT = SNAPSHOT_PROP.encode()
 _SNAPSHOT_SIZE = len(_SNAPSHOT)
 _PARTIAL = PARTIAL_PROP.encode()
 _PARTIAL_SIZE = len(_PARTIAL)
+_OWN_GTID = b"curtGtid"
+_OWN_GTID_SIZE = len(_OWN_GTID)
+_BEGIN = int(EntryKind.BEGIN)
+_END = int(EntryKind.END)
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
@@ -49,19 +54,76 @@ def only_frames(src: bytes, start: int) -> bool:
     return True
 
 
+def own_gtid_ranges(
+    frames: bytes | bytearray | memoryview, ends: array[int], kinds: bytes | bytearray, inside: bool
+) -> dict[str, tuple[int, int]]:
+    """Return the least and the greatest number of the transactions of each source, as entries of MySQL name them.
+
+    frames, ends, kinds: of a segment.
+    inside: whether the first entry belongs to the transaction of an entry before it. Such entries do not count.
+    The sources are `uuid` or `uuid:tag`. Transactions without a GTID do not count. Raises Broken.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    view = memoryview(frames)
+    walk = Entries(b"", 0, 0)
+    source = b""  # of the last transaction
+    least = greatest = -1
+    for index in range(p.length(ends)):
+        kind = kinds[index]
+        if kind == _BEGIN or not inside:
+            src = bytes(view[p.item(ends, index - 1) if index else 0 : p.item(ends, index)])
+            walk.src = src
+            walk.pos = 0
+            walk.stop = p.held(src)
+            if walk.next():
+                start = walk.own_gtid_start
+                at = walk.own_gtid_stop
+                number = 0
+                unit = 1
+                while at > start and 0x30 <= p.u8(src, at - 1) <= 0x39:
+                    at -= 1
+                    number += unit * (p.u8(src, at) - 0x30)
+                    unit *= 10
+                if at > start:
+                    if not p.same_bytes(src, start, at, source):
+                        if greatest >= 0:
+                            _widen(found, source, least, greatest)
+                        source = src[start:at]
+                        least = greatest = number
+                    elif number > greatest:
+                        greatest = number
+                    elif number < least:
+                        least = number
+        if kind == _BEGIN:
+            inside = True
+        elif kind == _END:
+            inside = False
+    if greatest >= 0:
+        _widen(found, source, least, greatest)
+    return found
+
+
+def _widen(found: dict[str, tuple[int, int]], source: bytes, least: int, greatest: int) -> None:
+    name = source.decode()[:-1]
+    low, high = found.get(name, (least, greatest))
+    found[name] = (min(low, least), max(high, greatest))
+
+
 class Entries(f.Cursor):
     """A walk over frames: field 2 of Messages, tag, length, entry, tag, length, ...
 
     After `next`: number of the entry; sub: its index among neighbours with the same journal and offset; kind: its
     entryType; the fields of its header, texts as start and stop; snapshot: id of the snapshot that read its rows,
-    empty for entries of the binlog; partial: whether its new rows lack columns, as far as the node has said so.
+    empty for entries of the binlog; own_gtid: of its transaction, empty without; partial: whether its new rows lack
+    columns, as far as the node has said so.
     After `next_unusual`: frame_start, where the entry's frame begins.
     After `change`: event_type, is_ddl, statement, and `rows`: start and stop of each RowData in turn.
     """
 
     __slots__ = (
         "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "frame_start", "gtid_start",
-        "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "partial", "rows",
+        "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "own_gtid_start",
+        "own_gtid_stop", "partial", "rows",
         "schema_start", "schema_stop", "server_id", "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop",
         "store_start", "store_stop", "sub", "table_start", "table_stop", "time_ms",
     )  # fmt: skip
@@ -121,6 +183,7 @@ class Entries(f.Cursor):
         self.journal_start = self.journal_stop = self.schema_start = self.schema_stop = 0
         self.table_start = self.table_stop = self.gtid_start = self.gtid_stop = 0
         self.snapshot_start = self.snapshot_stop = self.store_start = self.store_stop = 0
+        self.own_gtid_start = self.own_gtid_stop = 0
         while self.pos < end:
             tag = self.tag(end)
             if tag == 0x0A:
@@ -225,6 +288,11 @@ class Entries(f.Cursor):
                 raise p.Broken("a text of a header is no UTF-8")
             self.snapshot_start = value_start
             self.snapshot_stop = value_stop
+        elif key_stop - key_start == _OWN_GTID_SIZE and p.same_bytes(src, key_start, key_stop, _OWN_GTID):
+            if not p.is_utf8(src, value_start, value_stop):
+                raise p.Broken("a text of a header is no UTF-8")
+            self.own_gtid_start = value_start
+            self.own_gtid_stop = value_stop
         elif key_stop - key_start == _PARTIAL_SIZE and p.same_bytes(src, key_start, key_stop, _PARTIAL):
             self.partial = True
 

@@ -9,17 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from canal_ha.decode.kernel.entries import Entries, own_gtid_ranges
 from canal_ha.decode.kernel.gtid import Gtids
 from canal_ha.model.gtid_set import GtidSet
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
 from canal_ha.source.positions.matching import NOTHING, CertainlyNew
-from canal_ha.source.positions.row_hashes import ENTRY_HEADER, fields
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
-_HEADER_PROPS = 12  # number of a field; each has a key and a value
-_OWN_GTID = b"curtGtid"
 _LATE_S = 60  # an expected transaction that is later than this by its origin's clock is lost
 
 
@@ -107,6 +105,26 @@ class Executed:
         """See Delivered."""
         if self._over:
             return (segment,)
+        kept = range(len(segment)) if self._all_new(segment) else self._new_entries(segment)
+        end = split_journal(segment.journal), segment.offsets[-1]
+        self._over = self._until is not None and end >= self._until and not segment.cut
+        if len(kept) == len(segment):
+            return (segment,)
+        return (segment.select(kept),) if kept else ()
+
+    def _all_new(self, segment: Segment) -> bool:
+        """Return whether a segment certainly has no transaction of the set. Most segments have none."""
+        if self._domains or (self._inside and self._dropping):
+            return False
+        kinds = segment.kinds
+        if self._set.meets(own_gtid_ranges(segment.frames, segment.ends, kinds, self._inside)):
+            return False
+        begin, end = kinds.rfind(EntryKind.BEGIN), kinds.rfind(EntryKind.END)
+        self._inside = begin > end or (end < 0 and self._inside)
+        self._dropping = False
+        return True
+
+    def _new_entries(self, segment: Segment) -> list[int]:
         kept = []
         for run, first in enumerate(segment.run_starts):
             last = segment.run_starts[run + 1] if run + 1 < len(segment.run_starts) else len(segment)
@@ -116,11 +134,7 @@ class Executed:
                 drops = self._domains.has(kind, text, origin) if self._domains else self._has(segment, index, kind)
                 if not drops:
                     kept.append(index)
-        end = split_journal(segment.journal), segment.offsets[-1]
-        self._over = self._until is not None and end >= self._until and not segment.cut
-        if len(kept) == len(segment):
-            return (segment,)
-        return (segment.select(kept),) if kept else ()
+        return kept
 
     def _has(self, segment: Segment, index: int, kind: int) -> bool:
         if kind == EntryKind.BEGIN or not self._inside:
@@ -188,16 +202,10 @@ def both(one: str, other: str) -> str:
 
 
 def own_gtid(entry: bytes) -> str:
-    """Return the GTID of an entry's transaction, as MySQL writes it; "" if the header of the entry has none.
-
-    It walks the fields, because the name of a table can look like any of them.
-    """
-    for number, _, content in fields(memoryview(entry)):
-        if number == ENTRY_HEADER:
-            props = (field for place, _, field in fields(content) if place == _HEADER_PROPS)
-            pairs = ([bytes(text) for _, _, text in fields(prop)] for prop in props)
-            return next((value.decode() for key, value in pairs if key == _OWN_GTID), "")
-    return ""
+    """Return the GTID of an entry's transaction, as MySQL writes it; "" if the header of the entry has none."""
+    walk = Entries(entry, 0, 0)
+    walk.only(entry)
+    return walk.text(walk.own_gtid_start, walk.own_gtid_stop)
 
 
 def _last_of(text: str) -> dict[int, tuple[int, int]]:
