@@ -261,18 +261,24 @@ def test_a_source_whose_small_pieces_take_long_is_not_lent_for_a_while() -> None
     now, used = [100.0], [0.0]
     dump = lendable(clock=lambda: now[0], calm=Calm(lambda: used[0]))
 
+    def slow(new: Segment) -> None:
+        used[0] += 2 * LONG_S
+        now[0] += 2 * LONG_S
+
     dump._calm._quiet = QUIET_CHUNKS
     assert dump._lends()
-    dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
-    assert not piece(dump, transaction(0))[0]
+    dump._accept = slow
+    assert piece(dump, transaction(0))[0]  # it may have waited for a processor
+    assert not piece(dump, transaction(50))[0]
     dump._accept = lambda new: None
     for passed_s, expected in ((0.0, False), (NOT_LENT_S - 1, False), (1.0, True)):
         now[0] += passed_s
         dump._decode(iter([transaction(100)]), 10)
         dump._calm._quiet = QUIET_CHUNKS
         assert dump._lends() is expected
-    dump._accept = lambda new: used.__setitem__(0, used[0] + 2 * LONG_S)
-    dump._decode(iter([transaction(200)]), 10)
+    dump._accept = slow
+    for number in (200, 300):
+        dump._decode(iter([transaction(number)]), 10)
     dump._calm._quiet = QUIET_CHUNKS
     assert not dump._lends()
 

@@ -8,18 +8,25 @@ from collections.abc import Callable
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
 QUIET_CHUNKS = 4  # small ones in a row, before the reactor reads the dump
 LONG_S = 0.003  # of processor time for a small chunk: tables with hundreds of columns, long GTID sets
-NOT_LENT_S = 60.0  # after that
+LOOKS = 16  # chunks whose processor time is measured after one that took as long by the clock
+NOT_LENT_S = 60.0  # after a chunk that took LONG_S
 FAST_BYTES = 4 << 20  # a second, above which large chunks on a thread take less processor time
 RATE_S, RATE_BYTES = 0.1, 1 << 16  # the rate is known after so long or so much
 
 
 class Calm:
-    """Watches the chunks of one dump, each from its arrival until it is decoded."""
+    """Watches the chunks of one dump, each from its arrival until it is decoded.
+
+    To ask for the processor time of a thread takes several microseconds at the tip of the binlog. So it is asked only
+    behind a chunk that took long by the clock, which takes no less than the processor did.
+    """
 
     def __init__(self, processor_s: Callable[[], float] = time.thread_time) -> None:
         """processor_s: how much processor time the thread has used, seconds."""
         self._processor_s = processor_s
-        self._began_s = 0.0  # to decode the chunk, by `processor_s`
+        self._began_at = 0.0  # to decode the chunk
+        self._began_s = 0.0  # likewise, by `processor_s`
+        self._looks = 0  # at the processor time of the next chunks
         self._quiet = 0  # small chunks in a row that held nothing that may block
         self._not_before = 0.0
         self._rate_since = 0.0
@@ -34,13 +41,18 @@ class Calm:
         if passed_s >= RATE_S or self._rate_bytes >= RATE_BYTES:
             self._fast = self._rate_bytes > FAST_BYTES * passed_s
             self._rate_since, self._rate_bytes = now, 0
-        self._began_s = self._processor_s()
+        self._began_at = now
+        if self._looks:
+            self._began_s = self._processor_s()
 
     def ended(self, count: int, now: float) -> None:
         """The chunk is decoded. count, now: as for `began`."""
         learned = self._quiet == 0  # a table or a statement, which takes long once
-        if count < SMALL_BYTES and not learned and self._processor_s() - self._began_s > LONG_S:
-            self._not_before = now + NOT_LENT_S
+        looked, self._looks = self._looks > 0, max(0, self._looks - 1)
+        if count < SMALL_BYTES and not learned and now - self._began_at > LONG_S:
+            if looked and self._processor_s() - self._began_s > LONG_S:
+                self._not_before = now + NOT_LENT_S
+            self._looks = LOOKS
 
     def interrupted(self) -> None:
         """Something that may block has come, or the dump begins anew."""
