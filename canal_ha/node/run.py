@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.python import log
 
 from canal_ha import logs, steady_time
 from canal_ha.config.model import CanalConfig
@@ -38,24 +39,46 @@ def steady_reactor() -> Any:
     reactor.seconds = steady_time.seconds
     poller = getattr(reactor, "_poller", None)
     if hasattr(select, "epoll") and isinstance(poller, select.epoll):
-        reactor._poller = FewAtOnce(poller)
+        reactor.doIteration = Rounds(reactor, poller).wait
     reactor.threadCallQueue = FewCallsAtOnce(reactor.threadCallQueue)
     return reactor
 
 
-class FewAtOnce:
-    """An epoll object that reports a few ready connections at a time; the system takes turns among them."""
+class Rounds:
+    """What a round of an epoll reactor does with connections: it serves a few that are ready.
 
-    def __init__(self, poller: Any) -> None:
-        self._poller = poller
+    The system takes turns among them. Twisted's own loop builds a log context around each, which nothing here reads.
+    """
 
-    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
-        """Return ready file descriptors with their events."""
-        found: list[tuple[int, int]] = self._poller.poll(timeout, min(maxevents, READY_AT_ONCE))
-        return found
+    def __init__(self, reactor: Any, poller: Any) -> None:
+        """reactor: Twisted's. poller: its epoll object."""
+        self._reactor = reactor
+        self._poll = poller.poll
+        self._selectables: dict[int, Any] = reactor._selectables
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._poller, name)
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait for connections that are ready, and read from them, or write. timeout_s: at most; None: no limit."""
+        for descriptor, event in self._poll(-1 if timeout_s is None else timeout_s, READY_AT_ONCE):
+            selectable = self._selectables.get(descriptor)
+            if selectable is None:
+                continue  # one before it has closed it
+            try:
+                if event == select.EPOLLIN:
+                    self._read(selectable)
+                else:
+                    self._reactor._doReadOrWrite(selectable, descriptor, event)
+            except Exception:
+                log.err()
+
+    def _read(self, selectable: Any) -> None:
+        """Do what Twisted does."""
+        try:
+            why = selectable.doRead()
+        except Exception as error:
+            why = error
+            log.err()
+        if why:
+            self._reactor._disconnectSelectable(selectable, why, True)
 
 
 class FewCallsAtOnce(list[Any]):
