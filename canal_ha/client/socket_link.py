@@ -12,6 +12,7 @@ from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.errors import ConnectionLost
 
 CHUNK_BYTES = 256 * 1024
+AHEAD_BYTES = 4096  # received with the length of a frame: a small reply takes one call
 LINGER_S = 1.0
 # Linux: delay bytes by about 0.2 s, to send them with the next ones
 MORE: int = getattr(socket, "MSG_MORE", 0)
@@ -47,7 +48,10 @@ class SocketLink:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
+        self._descriptor = self._socket.fileno()
         self._landing = Landing()
+        self._scratch = memoryview(bytearray(AHEAD_BYTES))
+        self._ahead = b""  # received, and not asked for yet
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -64,11 +68,26 @@ class SocketLink:
 
     async def receive(self, deadline: float | None, size: int) -> bytes:
         """See Link."""
+        ahead = self._ahead
+        if len(ahead) < size <= AHEAD_BYTES:
+            ahead = self._receive_ahead(size, deadline)
+        if len(ahead) >= size:
+            self._ahead = ahead[size:]
+            return ahead[:size]
         with self._landing.begin(size) as room:
-            done = 0
+            done = len(ahead)
+            room[:done] = ahead
+            self._ahead = b""
             while done < size:
                 done += self._receive_into(room[done:] if done else room, deadline)
         return self._landing.finish()
+
+    def _receive_ahead(self, size: int, deadline: float | None) -> bytes:
+        """Return at least so many bytes, with those received before. They stay if the wait ends with an error."""
+        while len(self._ahead) < size:
+            count = self._receive_into(self._scratch, deadline)
+            self._ahead += self._scratch[:count]
+        return self._ahead
 
     def _receive_into(self, room: memoryview, deadline: float | None) -> int:
         """Wait for bytes; store those that are there and return their number."""
@@ -76,10 +95,10 @@ class SocketLink:
         try:
             if self._tls and self._tls.pending():
                 return self._tls.recv_into(room)
-            ready = {fd for fd, _ in self._poll.poll(left_ms)}
+            ready = self._poll.poll(left_ms)
             if not ready:
                 raise ConnectionLost(f"{self._name} did not answer before the timeout")
-            if self._woken.fileno() in ready:
+            if len(ready) > 1 or ready[0][0] != self._descriptor:
                 raise ConnectionLost("interrupted")
             size = self._decrypt_into(self._tls, room) if self._tls else self._socket.recv_into(room)
         except ssl.SSLWantReadError:
