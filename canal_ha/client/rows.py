@@ -165,7 +165,7 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
 
     Raises RemoteProtocolError for invalid entries.
     """
-    images: dict[tuple[str, str, str], Images] = {}
+    images = _spare.pop() if _spare else {}
     walk = _frames(entries) if isinstance(entries, Message) else _one_by_one(entries)
     try:
         for entry in walk:
@@ -184,6 +184,22 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
                 yield Row(event, index, before, after)  # type: ignore[arg-type]  # `converted` makes Values
     except Broken as error:
         raise RemoteProtocolError(f"invalid entry: {error}") from error
+    finally:
+        _keep(images)
+
+
+_Images = dict[tuple[str, str, str], Images]
+_spare: list[_Images] = []  # of iterations that are over: the next ones know the columns of their tables
+_SPARES, _LAYOUTS = 4, 256  # most of them, and most layouts of rows in each
+
+
+def _keep(images: _Images) -> None:
+    """Keep what an iteration has learnt for another one, on any thread, but not the bytes that it has read."""
+    known = sum(len(each.known_before) + len(each.known_after) for each in images.values())
+    if known <= _LAYOUTS and len(_spare) < _SPARES:
+        for each in images.values():
+            each.src = b""
+        _spare.append(images)
 
 
 def _frames(message: Message) -> Iterator[Entries]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -241,3 +242,30 @@ def test_frames_are_not_confused() -> None:
     batch = message(3, transaction(0))
     assert batch.entries is batch.entries
     assert frame(batch.raw_entries[0])[4:] == transaction(0)[0]
+
+
+def inserted_into(columns_of_row: list[pb.Column]) -> bytes:
+    change = pb.RowChange(eventType=pb.INSERT, rowDatas=[pb.RowData(afterColumns=columns_of_row)])
+    return entry(5, pb.ROWDATA, change.SerializeToString(), eventType=pb.INSERT, schemaName="s", tableName="t")
+
+
+def test_iterations_over_one_table_do_not_disturb_each_other() -> None:
+    """One goes on while another one reads rows of the same table with other columns."""
+    narrow = message(1, [inserted_into(columns(a={"sqlType": 4, "value": str(n)})) for n in range(3)])
+    wide = message(
+        2,
+        [inserted_into(columns(b={"sqlType": 12, "value": str(n)}, a={"sqlType": 4, "value": "9"})) for n in range(3)],
+    )
+    for _ in range(2):  # the second time with what the first ones have learnt
+        pairs = list(zip(rows_of(narrow), rows_of(wide), strict=True))
+        assert [one.after for one, _ in pairs] == [{"a": n} for n in range(3)]
+        assert [other.after for _, other in pairs] == [{"b": str(n), "a": 9} for n in range(3)]
+
+
+def test_an_iteration_that_is_over_keeps_nothing_of_its_message() -> None:
+    """What it has learnt about the columns of a table stays for the next one, but not the bytes."""
+    batch = message(1, transaction(0))
+    data = batch.walk().src
+    references = sys.getrefcount(data)
+    assert [row.after for row in rows_of(batch)] == [{"id": 0, "v": "x"}]
+    assert sys.getrefcount(data) == references
