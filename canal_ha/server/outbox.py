@@ -16,7 +16,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.tcp import Connection
 
-from canal_ha.server.send_turns import SendTurns
+from canal_ha.server.send_turns import LITTLE_BYTES, SendTurns
 
 SLICE_BYTES = 128 * 1024
 VIEWS_AT_ONCE = 64  # systems take 1024 and more
@@ -57,8 +57,12 @@ class Outbox:
         """Write a reply. Return None if the socket took all of it or the client has gone, else a Deferred of that."""
         if not pieces or self.gone:
             return None
-        self._pieces.extend(memoryview(piece) for piece in pieces if len(piece))
-        if self._socket and self._push(self._socket):
+        size = sum(map(len, pieces))
+        taken = self._send_small(self._socket, pieces) if self._socket and size <= LITTLE_BYTES else 0
+        if taken < size:
+            self._pieces.extend(memoryview(piece) for piece in pieces if len(piece))
+            self._forget(taken)
+        if taken == size or (self._socket and self._push(self._socket)):
             self._wrote()
             return None
         self._sent = sent = Deferred[None]()
@@ -85,6 +89,24 @@ class Outbox:
         self._pieces.clear()
         self._finish()
 
+    def _send_small(self, handle: socket.socket, pieces: tuple[bytes | memoryview, ...]) -> int:
+        """Give the socket a small reply, as nearly all are, in one call; return how many bytes it took."""
+        try:
+            return handle.sendmsg(pieces[:VIEWS_AT_ONCE])
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._socket = None  # see _push
+            return 0
+
+    def _forget(self, taken: int) -> None:
+        """Drop so many bytes, which the socket has taken."""
+        pieces = self._pieces
+        while pieces and taken >= len(pieces[0]):
+            taken -= len(pieces.popleft())
+        if taken:
+            pieces[0] = pieces[0][taken:]
+
     def _push(self, handle: socket.socket) -> bool:
         """Give the socket what it takes, at most what SendTurns allows. Return whether nothing is left.
 
@@ -97,11 +119,7 @@ class Outbox:
             while pieces and left > 0:
                 taken = handle.sendmsg(_first(pieces, left))
                 left -= taken
-                while taken >= len(pieces[0]):
-                    taken -= len(pieces.popleft())
-                    if not pieces:
-                        return True
-                pieces[0] = pieces[0][taken:]
+                self._forget(taken)
         except BlockingIOError:
             pass
         except OSError:
