@@ -23,6 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -54,6 +55,7 @@ _SMALL_ENTRIES = 32  # of a small piece
 _COUNTED_ENTRIES = 256  # the last ones of a piece, whose ends of transactions are counted
 _SMALL_BYTES = 1 << 14  # of a small segment
 _FROM_FIRST = (0,)  # the starts of one run
+_END, _DDL = int(EntryKind.END), int(EntryKind.DDL)  # numbers are found faster than members
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,9 +123,12 @@ class Copied(NamedTuple):
 
         Those of the last transaction of each origin are always copied.
         """
-        if segment.copied is not None and first == 0 and last == len(segment):
-            whole: Copied = segment.copied
-            return whole
+        if first == 0 and last == len(segment):
+            if segment.copied is not None:
+                whole: Copied = segment.copied
+                return whole
+            if last <= _SMALL_ENTRIES and len(segment.run_starts) == 1 and not segment.hashed_rows:
+                return cls._of_small(segment)
         ends = segment.ends
         kept = min([_rows_before(segment.row_counts, first, end) for end in _last_of_origins(segment, first, last)])
         kinds = bytes(segment.kinds[first:last])
@@ -153,6 +158,30 @@ class Copied(NamedTuple):
             _part(segment.entry_ends, kept, last),
             (ends[kept - 1], segment.entry_ends[kept - 1]) if kept else (0, 0),
             hashed,
+        )
+
+    @classmethod
+    def _of_small(cls, segment: Segment) -> Copied:
+        """Return what `of` makes of a segment with few entries, all of one origin: nearly all are like that."""
+        kinds, ends, entry_ends = bytes(segment.kinds), segment.ends, segment.entry_ends
+        last = len(kinds)
+        kept = _rows_before(segment.row_counts, 0, last)
+        if kinds.rfind(_END, 0, -1) >= 0 or kinds.rfind(_DDL, 0, -1) >= 0:
+            kept = min(kept, bisect_left(ends, ends[-1] - _COPIED_BYTES))
+        return cls(
+            segment.source,
+            _FROM_FIRST,
+            tuple(segment.run_server_ids),
+            kinds,
+            tuple(segment.row_counts),
+            tuple(segment.timestamps),
+            _ended(kinds),
+            kept,
+            bytes(segment.frames_view(kept, last)),
+            tuple(ends[kept:]),
+            tuple(entry_ends[kept:]),
+            (ends[kept - 1], entry_ends[kept - 1]) if kept else (0, 0),
+            segment.hashed_rows,
         )
 
     @property
@@ -195,6 +224,12 @@ def keep_small_copy(segment: Segment) -> None:
     """Give a segment that is small its copy, which it may have as long as it is in a ring, unless it has one."""
     if segment.copied is None and segment.ends[-1] <= _SMALL_BYTES:
         keep_copy(segment)
+
+
+@lru_cache(256)
+def _ended(kinds: bytes) -> int:
+    """Return how many transactions with rows and DDL statements end among a few entries."""
+    return len(_UNIT.findall(kinds))
 
 
 def _part(numbers: array[int], first: int, last: int) -> Sequence[int]:
@@ -281,20 +316,20 @@ class Units:
                 self._rows += counts[index]
                 self._tail.append((entries, index))
             elif kind == EntryKind.BEGIN:
-                self._forget()
+                self.forget()
             elif kind == EntryKind.DDL:
                 yield Unit(entries, index, 0, ())
             elif kind == EntryKind.END:
                 if self._rows:
                     yield Unit(entries, index, self._rows, tuple(reversed(self._tail)))
-                self._forget()
+                self.forget()
 
     def skip(self, copied: Copied) -> None:
         """Pass the next entries without yielding their units."""
         kinds, last = copied.kinds, len(copied.kinds)
         outside = max(kinds.rfind(EntryKind.BEGIN), kinds.rfind(EntryKind.END))
         if outside >= 0:
-            self._forget()
+            self.forget()
         first = outside + 1
         if first == last:
             return
@@ -302,7 +337,8 @@ class Units:
         rows = (index for index in range(last - 1, first - 1, -1) if kinds[index] == EntryKind.ROWS)
         self._tail.extend((copied, index) for index in reversed([*islice(rows, ROWS)]))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Begin outside a transaction."""
         self._rows = 0
         self._tail.clear()
 
@@ -363,8 +399,14 @@ class Recent:
 
     def _keep_fewer(self) -> None:
         """Drop the oldest piece, or hash its transactions if fewer than `kept` would end in the others."""
-        if self._ended - self._pieces[0].ended > self._kept:
-            self._drop()
+        oldest = self._pieces[0]
+        if self._ended - oldest.ended > self._kept:
+            if oldest.kinds[-1] == _END and _one_origin(oldest, self._pieces[-1]):  # the usual case, in few steps
+                self._pop()
+                self._fingerprints.clear()
+                self._units.forget()
+            else:
+                self._drop()
         else:
             for unit in self._units.feed(self._pop()):
                 self._remember(unit)
@@ -382,8 +424,7 @@ class Recent:
         self._fingerprints.clear()  # they belong to transactions before a gap
         newest = self._pieces[-1]
         # nearly all pieces have the one origin that the newest has, and need no sets
-        same = len(piece.run_starts) == 1 and piece.run_server_ids == newest.run_server_ids
-        gone = set[int]() if same else piece.origins - newest.origins
+        gone = set[int]() if _one_origin(piece, newest) else piece.origins - newest.origins
         if gone:
             gone = gone.difference(*(other.origins for other in self._pieces))
         if not gone:
@@ -484,6 +525,11 @@ class Recent:
     def origins(self) -> str:
         """Return `last_of_origins` as a cursor carries them."""
         return last_to_text(self._last_of)
+
+
+def _one_origin(piece: Copied, newest: Copied) -> bool:
+    """Return whether a piece has one run, of the origin of the newest piece."""
+    return len(piece.run_starts) == 1 and piece.run_server_ids == newest.run_server_ids
 
 
 def _ends_unit(piece: Copied) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from operator import sub
@@ -21,6 +22,7 @@ from canal_ha.wire.proto import entry_protocol_pb2 as pb
 ROWS = 4  # the last rows of a transaction, which are hashed
 LARGE = 1 << 16  # bytes: a longer value is represented by its hash, a longer entry is read in place
 
+_KEPT_BYTES = 1024  # of an entry whose rows are kept for the next streams
 _WIDE = 16 * 1024  # bytes of an average row: reading many narrow rows in place would take too long
 _FEW = 64  # entries of a segment, each of which is looked at
 _MANY_BYTES = 2 << 20  # of a segment that has more: without a large entry, it is smaller
@@ -64,10 +66,17 @@ def rows_of(entry: bytes) -> tuple[bytes, ...]:
     """Return what is hashed of the last ROWS rows of an entry, for each row, the last one first."""
     if len(entry) > LARGE:
         return _rows_in_place(memoryview(entry))
+    return _kept_rows(entry) if len(entry) <= _KEPT_BYTES else _small_rows(entry)
+
+
+def _small_rows(entry: bytes) -> tuple[bytes, ...]:
     parsed = pb.Entry.FromString(entry)
     change = pb.RowChange.FromString(parsed.storeValue)
     table = f"\0{parsed.header.schemaName}.{parsed.header.tableName}\0{change.eventType}".encode()
     return tuple([_small_row(table, row) for row in reversed(change.rowDatas[-ROWS:])])
+
+
+_kept_rows = lru_cache(128)(_small_rows)  # all streams of a destination hash the same entries, one after the other
 
 
 def _small_row(table: bytes, row: pb.RowData) -> bytes:
