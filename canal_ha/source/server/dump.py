@@ -763,7 +763,8 @@ class Dump:
             self._answer()  # before the rest of the work
             keep_small_copy(new)
             self._current_source.delivered(new)
-            self._resume.delivered(new)  # `accept` may refuse the next one
+            if new is not fresh:
+                self._resume.delivered(new)  # `accept` may refuse the next one
         self._resume.delivered(fresh)
         self.last_event_ms = fresh.timestamps[-1]
         self._go_on()

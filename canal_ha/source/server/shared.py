@@ -191,8 +191,10 @@ class SharedDump:
         # dump, need one copy of its rows: hundreds of copies take memory, and garbage collections visit them all.
         if segment.copied is None:
             keep_copy(segment)
-        shared = replace(segment, buffers=None)
-        keep_copy(shared, segment.copied)
+        shared = segment
+        if segment.buffers is not None:
+            shared = replace(segment, buffers=None)
+            keep_copy(shared, segment.copied)
         self._pass_on(shared, "", segment.ends[-1])
 
     def seize(self) -> bool:
