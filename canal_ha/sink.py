@@ -15,6 +15,8 @@ from canal_ha.model.segment import EntryKind, Segment
 SKIPPED_MAX = 8192  # begins and ends dropped in a row before one passes
 SKIPPED_MS = 5000  # or event time since the last one that passed, ms
 
+_END, _HEARTBEAT = int(EntryKind.END), int(EntryKind.HEARTBEAT)  # numbers are found faster than members
+
 
 class Sink:
     """Filters and counts the segments of one stream.
@@ -45,14 +47,14 @@ class Sink:
 
     def accept(self, segment: Segment) -> None:
         """Count a segment and put its remaining entries, if any. Raises whatever put raises."""
-        if not len(segment):
+        if not segment.kinds:
             return
-        self.transactions += segment.kinds.count(EntryKind.END)
+        self.transactions += segment.kinds.count(_END)
         self.last_time_ms = segment.timestamps[-1]
         kept = self._compact(segment)
         if kept is None:
             return
-        self.rows += kept.rows(0, len(kept))
+        self.rows += kept.row_ends[-1]
         since = self._clock()
         try:
             self._put(kept)
@@ -63,7 +65,7 @@ class Sink:
         if segment.chunk_end:
             return segment  # its end moves the cursor and the progress together
         kinds = segment.kinds
-        if not self._drop_boundaries and EntryKind.HEARTBEAT not in kinds:
+        if not self._drop_boundaries and _HEARTBEAT not in kinds:
             return segment
         kept = [index for index, kind in enumerate(kinds) if self._keeps(kind, segment.timestamps[index])]
         if len(kept) == len(segment):

@@ -283,8 +283,11 @@ class Decoder:
             work.group.rewind()
             yield from self._segment()
             raise
-        yield from self._segment()
-        yield from self._passed()
+        if work.group.visible:
+            yield self._taken()
+        if work.passed_position >= 0:
+            yield Passed(self._journal, work.passed_position, work.passed_timestamp * 1000)
+            work.passed_position = -1
 
     def _passed(self) -> Iterator[Passed]:
         """Yield the boundary reached, if it is new."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from canal_ha.model.immutable import immutable
 from canal_ha.model.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Rotated:
     """The journal changed, by a real or an artificial (timestamp 0) event. position: where the next event starts."""
 
@@ -15,7 +14,7 @@ class Rotated:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceFormat:
     """A format description event: a journal or a dump began. Table ids restart with it."""
 
@@ -23,7 +22,7 @@ class SourceFormat:
     checksum: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceHeartbeat:
     """The source is alive and at this position. On the wire, heartbeats have timestamp 0."""
 
@@ -31,7 +30,7 @@ class SourceHeartbeat:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceSaid:
     """The dump ended, by an ERR packet (errno, text) or by EOF (errno 0)."""
 
@@ -39,14 +38,14 @@ class SourceSaid:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RawPacket:
     """A packet for mysql-replication: payload without the 4-byte packet header, first byte 0x00 kept."""
 
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Passed:
     """Everything before this position is decoded: the end of a transaction or of an event outside one."""
 
@@ -55,7 +54,7 @@ class Passed:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MayBlock:
     """What the decoder does before the next output may take long, or ask the source. See Decoder.announces."""
 

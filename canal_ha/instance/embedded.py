@@ -195,7 +195,8 @@ class Embedded:
         self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None] = lambda: None
     ) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
-        return await (await self._instance(identity)).get(identity, request, check)
+        instance = self._running.get(identity.destination) or await self._instance(identity)
+        return await instance.get(identity, request, check)
 
     async def read_from(
         self,
@@ -213,7 +214,8 @@ class Embedded:
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """See Instance.ack. Raises NotRunningHere."""
-        await (await self._instance(identity)).ack(identity, batch_id, mark)
+        instance = self._running.get(identity.destination) or await self._instance(identity)
+        await instance.ack(identity, batch_id, mark)
 
     async def rollback(self, identity: ClientIdentity, batch_id: int, *, unasked: bool = False) -> None:
         """See Instance.rollback. Raises NotRunningHere."""

@@ -221,9 +221,11 @@ class Stream:
             were taken before that would be in flight without anybody who has it.
         """
         self._asked_at = self._reactor.seconds()
-        self._copy_late()
-        self._check_form(request.exact)
-        self._take_form(request.exact)
+        if self._uncopied:
+            self._copy_late()
+        if request.exact != self._exact:
+            self._check_form(request.exact)
+            self._take_form(request.exact)
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         era = self.era
@@ -253,7 +255,8 @@ class Stream:
         if behind_move:
             self._behind_move.add(batch_id)
         self._delivered_at[batch_id] = self._reactor.seconds()
-        self._copy_late()  # of a GET that waited beside this one
+        if self._uncopied:
+            self._copy_late()  # of a GET that waited beside this one
         if self._recent:
             self._uncopied = batch_id, batch
             if batch.size_bytes > LATE_COPY_BYTES:
@@ -733,10 +736,10 @@ class Stream:
 
     def _arm(self) -> None:
         """Ask the ring to report data as soon as it can answer the smallest GET that waits."""
-        if self._ring:
-            sizes = [waiting.size for waiting in self._waiting]
-            self._ring.wanted = min(sizes, default=0)
-            self._ring.armed = bool(sizes)
+        ring, waiting = self._ring, self._waiting
+        if ring:
+            ring.wanted = min([each.size for each in waiting]) if waiting else 0
+            ring.armed = bool(waiting)
 
     def _holds_something(self) -> bool:
         return self._ring is not None and self._ring.put_seq > self._ring.get_seq

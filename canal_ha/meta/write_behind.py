@@ -204,7 +204,12 @@ class Meta:
         cursor = self._cursors.get(client_id)
         if cursor is not None and steps_back(cursor, position):
             return False
-        if cursor is None or position != cursor or _beside(position) != _beside(cursor):
+        if (
+            cursor is None
+            or position.offset != cursor.offset  # the usual case
+            or position != cursor
+            or _beside(position) != _beside(cursor)
+        ):
             self._cursors[client_id] = position
             self._due.add(client_id)
         return True

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import Any
 
 from canal_ha.model.immutable import immutable
@@ -221,8 +222,16 @@ class LogPosition:
 
 def split_journal(journal: str) -> tuple[str, int]:
     """Split `mysql-bin.000012` into (`mysql-bin`, 12); a name without a number gives 0."""
+    return _kept_split(journal) if len(journal) <= _KEPT_CHARACTERS else _split(journal)
+
+
+def _split(journal: str) -> tuple[str, int]:
     base, _, number = journal.rpartition(".")
     return (base, int(number)) if re.fullmatch("[0-9]{1,18}", number) else (journal, 0)
+
+
+_kept_split = lru_cache(64)(_split)  # positions are compared with each ACK
+_KEPT_CHARACTERS = 255  # of a name that is kept
 
 
 def read_json(text: str) -> Any:

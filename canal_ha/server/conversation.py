@@ -284,12 +284,12 @@ class Conversation:
         while not self._ending:
             try:
                 step = self._session.next()
-                self._weigh()
                 if step is None:
                     if self._gone:
                         return
                     await _more()
                     continue
+                self._weigh()
                 if self._login and self._session.state is not ConversationState.AUTHENTICATION:
                     self._logged_in()
                 began = self._shared.clock.seconds()
@@ -387,7 +387,8 @@ class Conversation:
             return None
         destinations = self._shared.destinations
         try:
-            check_size_of_client(request.identity.filter)  # before the connection keeps it, or waits with it
+            if request.identity.filter:
+                check_size_of_client(request.identity.filter)  # before the connection keeps it, or waits with it
             identity = self._visitor.admitted(request.packet_type, request.identity)
             if self._read and not isinstance(request, ReadFrom):
                 self._check_read()

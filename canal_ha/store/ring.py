@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from canal_ha.config.model import BatchMode
@@ -38,6 +38,7 @@ from canal_ha.store.take import (
     take_bytes,
 )
 
+_END = int(EntryKind.END)  # a number is found faster than a member
 IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's capacity; each takes some 700 bytes
 
 
@@ -86,6 +87,7 @@ class Ring:
         self._room = threading.Condition(self._lock)
         self._closed = False
         self._takers = 0  # threads in await_taken
+        self._sleeping = 0  # threads that wait for anything
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # sequence of each segment's first entry
         self._before: list[tuple[int, int, int]] = []  # put_bytes, _put_size and put_rows before each segment
@@ -110,7 +112,7 @@ class Ring:
         Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
         with self._lock:
-            if self.patient and not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
+            if self.patient and not self._wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
             self._check_open()
@@ -136,7 +138,7 @@ class Ring:
     def await_room(self) -> None:
         """Wait as `put` does, before the segment is made. Raises RingClosed."""
         with self._lock:
-            self._room.wait_for(lambda: self._closed or self._admits())
+            self._wait_for(lambda: self._closed or self._admits())
             self._check_open()
 
     def await_taken(self, most_bytes: int) -> None:
@@ -144,7 +146,7 @@ class Ring:
         with self._lock:
             self._takers += 1
             try:
-                self._room.wait_for(lambda: self._closed or self._taken(most_bytes))
+                self._wait_for(lambda: self._closed or self._taken(most_bytes))
             finally:
                 self._takers -= 1
             self._check_open()
@@ -155,12 +157,14 @@ class Ring:
         """Return whether a GET of `size` can be answered: enough entries wait, or no more can come before an ACK."""
         with self._lock:
             if self._takers:
-                self._room.notify_all()
+                self._wake()
             return self._available(size)
 
     @property
     def full(self) -> bool:
         """Whether a put has to wait."""
+        if not self._full():
+            return False  # the usual case needs no lock: an ACK meanwhile makes more room
         with self._lock:
             return not self._closed and not self._admits()
 
@@ -203,10 +207,14 @@ class Ring:
             count = self._count_items(size) if self._batch_mode is BatchMode.ITEMSIZE else self._count_bytes(size)
             if self.get_seq + count == self.put_seq and self._ended_seq >= first:
                 count = self._ended_seq - self.get_seq
+            pieces: Sequence[Piece] = list(self._pieces(first, self.get_seq + count))
             if self._ddl_isolation:
-                count = before_ddl(list(self._pieces(first, self.get_seq + count)))
-            pieces = of_one_server(list(self._pieces(first, self.get_seq + count)))
-            last = self.get_seq + sum(piece.last - piece.first for piece in pieces)
+                count = before_ddl(pieces)
+                pieces = list(self._pieces(first, self.get_seq + count))
+            if len(pieces) > 1:
+                pieces = of_one_server(pieces)
+                count = sum([piece.last - piece.first for piece in pieces])
+            last = self.get_seq + count
             batch = batch_of(pieces, last)
             through = self._through(last)
             self._in_flight.append(_InFlight(last, batch.range.end, *through))
@@ -217,7 +225,7 @@ class Ring:
             self.get_rows += batch.rows
             self.get_time_ms = batch.range.end.timestamp_ms
             if self._takers or (self._full() and self._admits()):
-                self._room.notify_all()
+                self._wake()
             return batch
 
     def ack(self, position: LogPosition, end_seq: int) -> None:
@@ -228,12 +236,11 @@ class Ring:
         Raises AckUnmatched if no batch in flight ends there.
         """
         with self._lock:
-            at = next((at for at, each in enumerate(self._in_flight) if each.end_seq == end_seq), -1)
-            if at < 0 or self._in_flight[at].end != position:
+            done = next((each for each in self._in_flight if each.end_seq == end_seq), None)
+            if done is None or (done.end is not position and done.end != position):
                 raise AckUnmatched(canal_text(position))
-            done = self._in_flight[at]
-            for _ in range(at + 1):
-                self._in_flight.popleft()
+            while self._in_flight.popleft() is not done:
+                pass
             self.ack_seq, self.ack_bytes, self._ack_size, self.ack_rows = (
                 done.end_seq,
                 done.frames,
@@ -243,7 +250,7 @@ class Ring:
             self.ack_time_ms = position.timestamp_ms
             through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
             self._free(max(through, 0))  # a batch whose entries were dropped holds nothing
-            self._room.notify_all()
+            self._wake()
 
     def rollback(self) -> bool:
         """Go back to the ack sequence, so that all unacknowledged entries are handed out again.
@@ -263,9 +270,24 @@ class Ring:
         """Refuse every put from now on, including one that waits. Stored entries can still be got and acknowledged."""
         with self._lock:
             self._closed = True
-            self._room.notify_all()
+            self._wake()
 
     # ---- under the lock
+
+    def _wait_for(self, there: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait until this is so; return False after the timeout."""
+        if there():
+            return True
+        self._sleeping += 1
+        try:
+            return self._room.wait_for(there, timeout_s)
+        finally:
+            self._sleeping -= 1
+
+    def _wake(self) -> None:
+        """Let the threads that wait look again. Mostly there is none, and to tell nobody takes long."""
+        if self._sleeping:
+            self._room.notify_all()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -313,7 +335,7 @@ class Ring:
         """Return the last entry that ends a transaction, given the segment just put."""
         if not segment.cut:
             return self.put_seq
-        index = segment.kinds.rfind(EntryKind.END)  # not DDL: CREATE TABLE ... SELECT has one inside its transaction
+        index = segment.kinds.rfind(_END)  # not DDL: CREATE TABLE ... SELECT has one inside its transaction
         return self._ended_seq if index < 0 else self._firsts[-1] + index
 
     def _through(self, seq: int) -> tuple[int, int, int]:
@@ -339,6 +361,8 @@ class Ring:
 
     def _count_bytes(self, size: int) -> int:
         count, left = 0, max(size, 0) * self._mem_unit
+        if self._put_size - self._get_size <= left:
+            return self.put_seq - self.get_seq
         for piece in self._pieces(self.get_seq + 1, self.put_seq):
             taken, left = take_bytes(piece, left)
             count += taken
@@ -350,4 +374,4 @@ class Ring:
 def _ends_whole(piece: Piece) -> bool:
     """Return whether the last entry of a piece ends its transaction."""
     segment, _, last = piece
-    return segment.kinds[last - 1] == EntryKind.END or (last == len(segment) and not segment.cut)
+    return segment.kinds[last - 1] == _END or (last == len(segment) and not segment.cut)

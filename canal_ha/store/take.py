@@ -14,6 +14,8 @@ from canal_ha.model.batch import Batch, PositionRange
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 
+_BEGIN, _END, _DDL = map(int, (EntryKind.BEGIN, EntryKind.END, EntryKind.DDL))  # found faster than the members
+
 
 class Piece(NamedTuple):
     """Entries first..last of a segment, last exclusive; never empty."""
@@ -41,7 +43,7 @@ def before_ddl(pieces: Sequence[Piece]) -> int:
     """Return how many leading entries go into one batch: those before the first DDL, or that DDL alone."""
     count = 0
     for segment, first, last in pieces:
-        ddl = segment.kinds.find(EntryKind.DDL, first, last)
+        ddl = segment.kinds.find(_DDL, first, last)
         if ddl >= 0:
             return max(count + ddl - first, 1)
         count += last - first
@@ -70,10 +72,10 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
             if last == len(segment):
                 return segment.chunk_end
             continue
-        done = max(kinds.rfind(EntryKind.END, first, last), kinds.rfind(EntryKind.DDL, first, last))
-        begin = kinds.rfind(EntryKind.BEGIN, max(done, first), last)
+        done = max(kinds.rfind(_END, first, last), kinds.rfind(_DDL, first, last))
+        begin = kinds.rfind(_BEGIN, max(done, first), last)
         while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
-            begin = kinds.rfind(EntryKind.BEGIN, max(done, first), begin)
+            begin = kinds.rfind(_BEGIN, max(done, first), begin)
         if begin >= 0:
             return segment.position(begin)
         if done >= 0:

@@ -6,12 +6,12 @@ Entries are not parsed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.immutable import immutable
 from canal_ha.wire.framing import frame, header
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
@@ -26,7 +26,7 @@ OnlyFrames = Callable[[bytes, int], bool]
 """Returns whether all bytes from an offset on are complete fields 2 of Messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Fetched:
     """A client's view of the reply to a GET. data[start:] holds the frames."""
 
@@ -103,6 +103,10 @@ def _read_varint(data: bytes, at: int, most: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """Return protobuf's variable-length integer of a non-negative value."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -14,7 +14,6 @@ order (docs/protocol.md#order).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from canal_ha.errors import Busy, CanalError, LocalProtocolError, LoginRefused, 
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
 from canal_ha.wire.framing import HEADER_BYTES, FrameReader
@@ -54,7 +54,7 @@ class Guard(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reply:
     """A frame to write, and its values for the metrics (docs/protocol.md#metrics).
 

@@ -298,7 +298,8 @@ class Grouping:
 
     def take(self) -> Grouping:
         """Hand over the visible entries; move those behind them to the front of other buffers."""
-        taken = Grouping(self.transaction_size)
+        taken = Grouping.__new__(Grouping)  # without the buffers of a new one: it gets these
+        taken.whole = taken.undoable = taken.has_rows = taken.cut = False
         self._hand_over(taken)
         taken.kinds = self.kinds
         taken.ends, taken.offsets, taken.subs, taken.timestamps = self.ends, self.offsets, self.subs, self.timestamps
