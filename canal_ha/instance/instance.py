@@ -757,7 +757,7 @@ class Instance:
 
     def _check_within(self, stream: Stream, identity: ClientIdentity) -> None:
         """Raise NotSubscribed if the last SUBSCRIBE on this node came from an account with other limits."""
-        if stream.within != identity.within:
+        if stream.within is not identity.within and stream.within != identity.within:
             raise NotSubscribed(self.config.destination, identity.client_id)
 
     def _stream(self, identity: ClientIdentity) -> Stream:

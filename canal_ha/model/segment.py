@@ -233,7 +233,7 @@ class Segment:
 
     def position(self, index: int, *, consumed: bool = False) -> LogPosition:
         """Return the position of entry `index`. consumed: see LogPosition."""
-        run = self.run_of(index)
+        run = self.run_of(index) if len(self.run_starts) > 1 else 0
         source = self.source
         return LogPosition(
             self.journal,

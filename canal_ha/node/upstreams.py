@@ -63,6 +63,13 @@ class _Kind:
     exact: bool
     within: Within
     client_id: int = field(compare=False)
+    _hash: int = field(init=False, compare=False, repr=False)  # a dump looks its kind up for each piece
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.filter, self.exact, self.within)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Generation:

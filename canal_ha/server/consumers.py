@@ -145,17 +145,16 @@ class Consumers:
         """Note that a connection asks for batches of a client that exists. Of others, nothing may stay."""
         self._opened(identity.key, connection)
 
-    @contextmanager
-    def waiting(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> Iterator[None]:
-        """Carry out a GET inside. end: makes it end without a batch."""
-        gets = self._waiting.setdefault(identity.key, {})
-        gets[connection] = end
-        try:
-            yield
-        finally:
-            del gets[connection]
-            if not gets and self._waiting.get(identity.key) is gets:
-                del self._waiting[identity.key]
+    def waits(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> None:
+        """Note that a connection begins to carry out a GET. end: makes it end without a batch."""
+        self._waiting.setdefault(identity.key, {})[connection] = end
+
+    def waits_no_more(self, identity: ClientIdentity, connection: object) -> None:
+        """Note that the GET is over."""
+        gets = self._waiting[identity.key]
+        del gets[connection]
+        if not gets:
+            del self._waiting[identity.key]
 
     # ---- inside
 

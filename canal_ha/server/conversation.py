@@ -161,13 +161,13 @@ class Conversation:
             return
         try:
             self._session.receive(data)
-            self._weigh()
-            self._shared.ahead.keep_within()
         except RemoteProtocolError as error:
             self._cut_short(str(error))
         if self._listening and not self._queued:  # one call, however often bytes come
             self._queued = True
             self._shared.turns.soon(self._received)
+        self._weigh()  # what is left of them, if they were carried out at once
+        self._shared.ahead.keep_within()
 
     def _received(self) -> None:
         self._queued = False
@@ -289,7 +289,6 @@ class Conversation:
                         return
                     await _more()
                     continue
-                self._weigh()
                 if self._login and self._session.state is not ConversationState.AUTHENTICATION:
                     self._logged_in()
                 began = self._shared.clock.seconds()
@@ -497,14 +496,16 @@ class Conversation:
                     self.reading = LastRead(identity, private=False)
                 if self._shared.destinations.era(identity) is not None:
                     self._asks(identity)  # before it waits
-                with self._shared.consumers.waiting(identity, self, self._pass_over):
-                    try:
-                        message = await self._next_batch(request, identity)
-                    except CancelledError:
-                        if not self._passed_over or self._gone or self._ending:
-                            raise
-                        await self._shared.turns.turn()
-                        message = await self._nothing(request, identity)
+                self._shared.consumers.waits(identity, self, self._pass_over)
+                try:
+                    message = await self._next_batch(request, identity)
+                except CancelledError:
+                    if not self._passed_over or self._gone or self._ending:
+                        raise
+                    await self._shared.turns.turn()
+                    message = await self._nothing(request, identity)
+                finally:
+                    self._shared.consumers.waits_no_more(identity, self)
             if self._read:
                 self._check_read()  # the accounts may have changed meanwhile
         except CancelledError:
@@ -534,8 +535,10 @@ class Conversation:
 
     def _check_batch(self, request: Get, identity: ClientIdentity) -> None:
         """Raise the error that the client gets instead of a batch, because something has changed meanwhile."""
-        self._told.check(identity)
-        if self._visitor.admitted(request.packet_type, request.identity).within != identity.within:
+        if self._told:
+            self._told.check(identity)
+        within = self._visitor.admitted(request.packet_type, request.identity).within
+        if within is not identity.within and within != identity.within:
             raise NotSubscribed(identity.destination, identity.client_id)
 
     async def _next_batch(self, request: Get, identity: ClientIdentity) -> GetAnswer:
@@ -627,6 +630,7 @@ class Conversation:
             self._step(result)
         finally:
             self._in_turn = False
+        self._weigh()
 
     def _step(self, result: object) -> None:
         self._awaited = None

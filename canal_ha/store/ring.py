@@ -116,14 +116,15 @@ class Ring:
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
             self._check_open()
-            if not len(segment):
+            count = len(segment.ends)
+            if not count:
                 return self.put_seq
             if self._full() and self._admits():
                 self._drop_held()
             self._segments.append(segment)
             self._firsts.append(self.put_seq + 1)
             self._before.append((self.put_bytes, self._put_size, self.put_rows))
-            self.put_seq = last = self.put_seq + len(segment)
+            self.put_seq = last = self.put_seq + count
             self.put_bytes += segment.ends[-1]
             self._put_size += segment.entry_ends[-1]
             self.put_rows += segment.row_ends[-1]

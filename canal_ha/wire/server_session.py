@@ -131,7 +131,7 @@ class ServerSession:
         packet = self._reader.next()
         if packet is None:
             return None
-        return _STEPS[self.state](self, packet)
+        return self._request(packet) if self.state is _SESSION else _STEPS[self.state](self, packet)
 
     # ---- the result of the current request
 
@@ -238,6 +238,7 @@ class ServerSession:
         )
 
 
+_SESSION = ConversationState.SESSION  # nearly all frames come in it
 _STEPS: Mapping[ConversationState, Callable[[ServerSession, bytes], Request | Reply]] = {
     ConversationState.AUTHENTICATION: ServerSession._authenticate,  # a frame of any type
     ConversationState.SESSION: ServerSession._request,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 from canal_ha.instance.stream import WAITING_MOST
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.consumers import Consumers
@@ -46,14 +44,17 @@ def test_what_the_node_took_back_by_itself_waits_for_no_lost_connection() -> Non
 def test_a_client_id_is_crowded_when_too_many_of_its_gets_wait() -> None:
     """A roll-back ends all of them at once."""
     consumers = Consumers()
-    with ExitStack() as stack:
-        for number in range(WAITING_MOST):
-            stack.enter_context(consumers.waiting(ONE, f"connection {number}", lambda: None))
-        assert not consumers.crowded(ONE)
-        with consumers.waiting(ONE, "one more", lambda: None):
-            assert consumers.crowded(ONE)
-            assert not consumers.crowded(TWO)
-        assert not consumers.crowded(ONE)
+    for number in range(WAITING_MOST):
+        consumers.waits(ONE, f"connection {number}", lambda: None)
+    assert not consumers.crowded(ONE)
+    consumers.waits(ONE, "one more", lambda: None)
+    assert consumers.crowded(ONE)
+    assert not consumers.crowded(TWO)
+    consumers.waits_no_more(ONE, "one more")
+    assert not consumers.crowded(ONE)
+    for number in range(WAITING_MOST):
+        consumers.waits_no_more(ONE, f"connection {number}")
+    assert consumers.__dict__ == Consumers().__dict__
 
 
 def test_nothing_is_kept_of_what_is_over() -> None:
