@@ -195,10 +195,11 @@ _SPARES, _LAYOUTS = 4, 256  # most of them, and most layouts of rows in each
 
 def _keep(images: _Images) -> None:
     """Keep what an iteration has learnt for another one, on any thread, but not the bytes that it has read."""
-    known = sum(len(each.known_before) + len(each.known_after) for each in images.values())
+    known = 0
+    for each in images.values():
+        known += len(each.known_before) + len(each.known_after)
+        each.src = b""
     if known <= _LAYOUTS and len(_spare) < _SPARES:
-        for each in images.values():
-            each.src = b""
         _spare.append(images)
 
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -87,6 +86,8 @@ class ClientSession:
         self._seed: bytes | None = None
         self._waiting: deque[tuple[Expected, bool]] = deque([(Expected.HANDSHAKE, False)])
         self._silent = False  # an ACK or ROLLBACK was sent after the last request with a reply
+        self._asked: tuple[ClientIdentity, int, int, bool] | None = None  # by the last GET: a client repeats the same
+        self._get_frame = b""
 
     @property
     def unconfirmed(self) -> bool:
@@ -143,7 +144,10 @@ class ClientSession:
         timeout_ms: longest wait for `fetch_size`; -1: do not wait; 0: no limit.
         eager: return as soon as there is an entry. canal ignores this and waits for `fetch_size`.
         """
-        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager, self._exact))
+        asked = identity, fetch_size, timeout_ms, eager
+        if asked != self._asked:
+            self._asked, self._get_frame = asked, _get_frame(identity, fetch_size, timeout_ms, eager, self._exact)
+        return self._answered(Expected.GET, self._get_frame)
 
     def read_from(
         self, identity: ClientIdentity, place: Place, until: Place | None, snapshot: Sequence[str] = ()
@@ -296,7 +300,6 @@ class ClientSession:
             raise LocalProtocolError("replies are out of step after an error: connect again")
 
 
-@lru_cache(64)  # a client repeats the same few
 def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool, exact: bool) -> bytes:
     body = pb.Get(
         destination=identity.destination,
