@@ -104,6 +104,10 @@ class Segment:
         if self.buffers is not None and isinstance(self.frames, bytearray):
             self.buffers.give(self.frames)
 
+    def keep_memory(self) -> None:
+        """Let nobody take `frames` for reuse, before others get the segment."""
+        object.__setattr__(self, "buffers", None)
+
     def frame_start(self, index: int) -> int:
         """Return where the frame of entry `index` starts in `frames`; len(self) gives the end of the last frame."""
         return self.ends[index - 1] if index else 0

@@ -628,8 +628,12 @@ class Dump:
 
     def _may_lend(self) -> bool:
         """Whether nothing is known that the reactor would have to wait for, or put together."""
+        return not self._has_to_wait() and self._goes_on_at_once()
+
+    def _goes_on_at_once(self) -> bool:
+        """Whether the same is true but for room, for which the next segment asks again."""
         assert self._decoder is not None
-        if self._decoder.begun_bytes > PIECE_BYTES or self._has_to_wait():
+        if self._decoder.begun_bytes > PIECE_BYTES:
             return False
         sharing = self._sharing
         return not sharing or self._ready_at < self._alone_until or not sharing.dumps.several(sharing.kind)
@@ -655,7 +659,7 @@ class Dump:
         self._go_on()
         self._ready(len(piece))
         more = len(piece) == PIECE_BYTES  # waits behind it
-        return self._rest is None and not more and self._calm.lasts(self._ready_at) and self._may_lend()
+        return self._rest is None and not more and self._calm.lasts(self._ready_at) and self._goes_on_at_once()
 
     def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
         """Take the outputs that need no waiting. Return the others; None if there are none."""

@@ -24,7 +24,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -191,11 +190,8 @@ class SharedDump:
         # dump, need one copy of its rows: hundreds of copies take memory, and garbage collections visit them all.
         if segment.copied is None:
             keep_copy(segment)
-        shared = segment
-        if segment.buffers is not None:
-            shared = replace(segment, buffers=None)
-            keep_copy(shared, segment.copied)
-        self._pass_on(shared, "", segment.ends[-1])
+        segment.keep_memory()
+        self._pass_on(segment, "", segment.ends[-1])
 
     def seize(self) -> bool:
         """Keep streams from joining and leaving until `let_go`. Return False, at once, if one of them does so now."""
