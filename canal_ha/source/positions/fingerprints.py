@@ -367,6 +367,9 @@ class Recent:
 
     def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
         """Add the entries that were delivered next."""
+        if segment.copied is not None and not first and last is None:
+            self.add_copy(segment.copied)
+            return
         last = len(segment) if last is None else last
         if first != last:
             self.add_copy(Copied.of(segment, first, last))

@@ -707,13 +707,13 @@ class Dump:
 
     def take(self, output: Output, gtid: str) -> None:
         """See SharingStream."""
-        self.heard_at = self._clock()
+        self.heard_at = now = self._clock()
         if isinstance(output, Segment):
             self._deliver(output)
         else:
             self._pass(output, gtid)
-        self._go_on()
-        self._ready_at = self._clock()
+            self._go_on()
+        self._ready_at = now  # it decodes nothing
 
     def release(self) -> None:
         """See SharingStream."""
