@@ -147,7 +147,7 @@ class Segment:
 
     def ends_event(self, index: int) -> bool:
         """Whether entry `index` is the last one of its event here; a compressed payload makes several of one event."""
-        return index + 1 == len(self) or self.offsets[index + 1] != self.offsets[index]
+        return index + 1 == len(self.ends) or self.offsets[index + 1] != self.offsets[index]
 
     # ---- parts of it
 

@@ -298,11 +298,11 @@ class Ring:
         waiting = self.put_seq - self.get_seq
         if not waiting:
             return False
-        if self._full():
-            return True
         if self._batch_mode is BatchMode.ITEMSIZE:
-            return waiting >= size
-        return self._put_size - self._get_size >= size * self._mem_unit
+            enough = waiting >= size
+        else:
+            enough = self._put_size - self._get_size >= size * self._mem_unit
+        return enough or self._full()
 
     def _taken(self, most_bytes: int) -> bool:
         waits = self.armed and not self._available(self.wanted)

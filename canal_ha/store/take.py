@@ -72,6 +72,8 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
             if last == len(segment):
                 return segment.chunk_end
             continue
+        if kinds[last - 1] == _END:  # the usual case
+            return segment.position(last - 1, consumed=segment.ends_event(last - 1))
         done = max(kinds.rfind(_END, first, last), kinds.rfind(_DDL, first, last))
         begin = kinds.rfind(_BEGIN, max(done, first), last)
         while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
