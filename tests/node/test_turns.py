@@ -112,3 +112,56 @@ def test_a_timer_waits_for_a_few_connections_not_for_all() -> None:
     read, readers, between_timers, at_once = map(int, done.stdout.split())
     assert read == readers
     assert between_timers <= at_once
+
+
+BREAKS = dedent(
+    """
+    import socket
+
+    from canal_ha.node.run import steady_reactor
+
+    reactor = steady_reactor()
+    from twisted.internet.protocol import Factory, Protocol
+
+    read, lost = [], []
+
+
+    class Fragile(Protocol):
+        def dataReceived(self, data):
+            if data == b"break":
+                raise ValueError("broken")
+            read.append(data)
+            done()
+
+        def connectionLost(self, reason):
+            lost.append(reason.type.__name__)
+            done()
+
+
+    def done():
+        if len(read) == 2 and len(lost) == 2:
+            reactor.stop()
+
+
+    port = reactor.listenTCP(0, Factory.forProtocol(Fragile), interface="127.0.0.1")
+    clients = [socket.create_connection(("127.0.0.1", port.getHost().port)) for _ in range(4)]
+
+
+    def send():
+        for client, data in zip(clients, (b"one", b"break", b"two")):
+            client.send(data)
+        clients[3].close()
+
+
+    reactor.callLater(0.2, send)
+    reactor.callLater(60, reactor.stop)
+    reactor.run()
+    print(sorted(read) == [b"one", b"two"], *sorted(lost[:2]))
+    """
+)
+
+
+def test_a_connection_that_breaks_takes_no_turn_from_others() -> None:
+    """One whose bytes lead to an error ends with that error, one that its peer closes ends too, and others go on."""
+    done = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True, timeout=90, check=True)
+    assert done.stdout.split() == ["True", "ConnectionDone", "ValueError"]
