@@ -165,7 +165,7 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
 
     Raises RemoteProtocolError for invalid entries.
     """
-    images = _spare.pop() if _spare else {}
+    images = _learnt()
     walk = _frames(entries) if isinstance(entries, Message) else _one_by_one(entries)
     try:
         for entry in walk:
@@ -191,6 +191,14 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
 _Images = dict[tuple[str, str, str], Images]
 _spare: list[_Images] = []  # of iterations that are over: the next ones know the columns of their tables
 _SPARES, _LAYOUTS = 4, 256  # most of them, and most layouts of rows in each
+
+
+def _learnt() -> _Images:
+    """Return what an iteration that is over has learnt, for one more alone; nothing if others have all of it."""
+    try:
+        return _spare.pop()
+    except IndexError:
+        return {}
 
 
 def _keep(images: _Images) -> None:
