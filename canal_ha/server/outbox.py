@@ -58,7 +58,8 @@ class Outbox:
         if not pieces or self.gone:
             return None
         size = sum(map(len, pieces))
-        taken = self._send_small(self._socket, pieces) if self._socket and size <= LITTLE_BYTES else 0
+        small = size <= LITTLE_BYTES and not self._pieces
+        taken = self._send_small(self._socket, pieces) if self._socket and small else 0
         if taken < size:
             self._pieces.extend(memoryview(piece) for piece in pieces if len(piece))
             self._forget(taken)
