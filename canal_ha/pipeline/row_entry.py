@@ -12,6 +12,7 @@ from canal_ha.client.arrow_types import column_type
 from canal_ha.decode.kernel.changes import entry_texts
 from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.decode.kernel.entries import Entries
+from canal_ha.decode.kernel.envelopes import Envelopes
 from canal_ha.decode.kernel.layouts import ColumnLayout, Images, Layout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.decode.kernel.queue_rows import old_objects, row_hashes, row_objects
@@ -44,9 +45,12 @@ class ImageColumns:
         self.made: dict[Any, Any] = {}
 
     def joined(self, other: ImageColumns) -> ImageColumns:
-        """Return the columns of both images, in table order."""
-        both = {column.index: column for column in (*other._columns, *self._columns)}
-        return ImageColumns([both[index] for index in sorted(both)])
+        """Return the columns of both images, in table order; the same object each time."""
+        found: ImageColumns | None = self.made.get(other)
+        if found is None:
+            both = {column.index: column for column in (*other._columns, *self._columns)}
+            found = self.made[other] = ImageColumns([both[index] for index in sorted(both)])
+        return found
 
     @property
     def key_names(self) -> list[str]:
@@ -105,6 +109,11 @@ class StoredRows:
         """Return the Java hash of these columns in the current image of each row; see queue_rows.row_hashes."""
         with _valid():
             return row_hashes(self._src, self._places, self._images, deleted, columns)
+
+    def write(self, made: Envelopes, event: EventType, *, snapshot: bool) -> None:
+        """Append the messages of the rows; see envelopes.Envelopes. Raises what its columns raise, too."""
+        with _valid():
+            made.write(self._src, self._places, self._images, event, snapshot)
 
 
 @dataclass(frozen=True, slots=True)

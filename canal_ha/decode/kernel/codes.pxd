@@ -10,6 +10,10 @@ cdef enum:
     BOOLEAN = 7
     DAY = 8
     INSTANT = 9
+    OTHER = 0
+    DOCUMENT = 10
+    CLOCK = 11
+    ZONED = 12
     NULL = -1
     TRANSACTIONBEGIN = 1
     ROWDATA = 2

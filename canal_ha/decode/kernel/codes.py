@@ -11,6 +11,12 @@ BOOLEAN = 7  # a byte each, 0 or 1
 DAY = 8  # 32 bits, since 1970
 INSTANT = 9  # 64 bits, microseconds since 1970
 
+# other forms of values in messages; see envelopes
+OTHER = 0
+DOCUMENT = 10
+CLOCK = 11
+ZONED = 12
+
 NULL = -1  # instead of a value's start
 
 # EntryProtocol's EntryType and EventType

@@ -25,9 +25,10 @@ cpdef list old_objects(bytes src, c_array places, ly.Images images, list now, li
 )
 cpdef list row_hashes(bytes src, c_array places, ly.Images images, bint deleted, list columns)
 @cython.locals(found=uint64_t, byte=uint64_t, unit=uint64_t, size=Py_ssize_t)
-cdef uint64_t _java_hash(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+cdef uint64_t java_hash(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
 @cython.locals(size=Py_ssize_t)
-cdef bint _same(bytes src, ly.ColumnLayout one, ly.ColumnLayout other) noexcept
+cdef bint same_value(bytes src, ly.ColumnLayout one, ly.ColumnLayout other) noexcept
+cdef int put_string(bytearray text, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
 cdef int _put_member(bytearray text, bytes src, ly.ColumnLayout column, bytes label, bint first) except -1
 @cython.locals(at=Py_ssize_t, byte=Py_ssize_t)
 cdef int _put_escaped(bytearray text, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

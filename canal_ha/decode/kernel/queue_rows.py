@@ -77,7 +77,7 @@ def old_objects(src: bytes, places: array[int], images: ly.Images, now: list[int
             place = now[index]
             if place >= len(new):
                 raise p.Broken(_DIFFERENT)
-            if place >= 0 and not _same(src, old[index], new[place]):
+            if place >= 0 and not same_value(src, old[index], new[place]):
                 p.set_byte(updated, index, 1)
             if p.byte_at(updated, index):
                 _put_member(text, src, old[index], labels[index], p.size(text) == 1)
@@ -111,12 +111,12 @@ def row_hashes(src: bytes, places: array[int], images: ly.Images, deleted: bool,
                 continue
             if not p.is_utf8(src, column.start, column.stop):
                 raise p.Broken("a value that is no UTF-8")
-            hashed ^= _java_hash(src, column.start, column.stop)
+            hashed ^= java_hash(src, column.start, column.stop)
         found.append(t.int32(hashed))
     return found
 
 
-def _java_hash(src: bytes, start: int, stop: int) -> int:
+def java_hash(src: bytes, start: int, stop: int) -> int:
     """Return String.hashCode() of well-formed UTF-8, as 32 bits without a sign. Java counts UTF-16 units."""
     found = 0
     while start < stop:
@@ -137,7 +137,7 @@ def _java_hash(src: bytes, start: int, stop: int) -> int:
     return found
 
 
-def _same(src: bytes, one: ly.ColumnLayout, other: ly.ColumnLayout) -> bool:
+def same_value(src: bytes, one: ly.ColumnLayout, other: ly.ColumnLayout) -> bool:
     """Return whether two columns have the same value."""
     if one.start == k.NULL or other.start == k.NULL:
         return one.start == other.start
@@ -150,12 +150,18 @@ def _put_member(text: bytearray, src: bytes, column: ly.ColumnLayout, label: byt
     p.put_slice(text, label, 1 if first else 0, p.held(label))
     if column.start == k.NULL:
         p.put(text, b"null")
-    elif p.is_plain(src, column.start, column.stop):
+    else:
+        put_string(text, src, column.start, column.stop)
+
+
+def put_string(text: bytearray, src: bytes, start: int, stop: int) -> None:
+    """Append UTF-8 text as a string of JSON. Raises Broken for other bytes."""
+    if p.is_plain(src, start, stop):
         p.put_byte(text, _QUOTE)
-        p.put_slice(text, src, column.start, column.stop)
+        p.put_slice(text, src, start, stop)
         p.put_byte(text, _QUOTE)
-    elif p.is_utf8(src, column.start, column.stop):
-        _put_escaped(text, src, column.start, column.stop)
+    elif p.is_utf8(src, start, stop):
+        _put_escaped(text, src, start, stop)
     else:
         raise p.Broken("a value that is no UTF-8")
 

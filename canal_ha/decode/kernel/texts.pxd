@@ -153,6 +153,16 @@ cdef inline int put_instant(bytearray out, bytes src, Py_ssize_t start, Py_ssize
         _put(out, &value, 8)
     return found
 
+cdef inline (int, int64_t) day(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    cdef int64_t days = 0
+    cdef int found = kernel_day(_at(src, start), &days) if stop - start == 10 else 0
+    return found, days
+
+cdef inline (int, int64_t) instant(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    cdef int64_t value = 0
+    cdef int found = kernel_instant(_at(src, start), stop - start, &value)
+    return found, value
+
 cdef inline int put_places(bytearray out, bytearray data, int width, bytearray places) except -1:
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(data) // width, count = PyByteArray_GET_SIZE(places) >> 2, index
     cdef const char *values = PyByteArray_AS_STRING(data)

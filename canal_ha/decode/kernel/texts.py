@@ -129,14 +129,21 @@ def _number(text: bytes) -> float | None:
 
 def put_day(out: bytearray, src: bytes, start: int, stop: int) -> int:
     """Append a date as days since 1970; return NOTHING for one that is no day, and append nothing."""
+    done, days = day(src, start, stop)
+    if done == 1:
+        out += _I32(days)
+    return done
+
+
+def day(src: bytes, start: int, stop: int) -> tuple[int, int]:
+    """Return what `put_day` returns, and the days."""
     found = _DAY(src[start:stop])
     if found is None:
-        return False
+        return False, 0
     days = _days(*map(int, found.groups()))
     if days is None:
-        return NOTHING if _storable(src[start:stop]) else False
-    out += _I32(days)
-    return True
+        return NOTHING if _storable(src[start:stop]) else False, 0
+    return True, days
 
 
 def _days(year: int, month: int, day: int) -> int | None:
@@ -155,15 +162,22 @@ def _storable(day: bytes) -> bool:
 
 def put_instant(out: bytearray, src: bytes, start: int, stop: int) -> int:
     """Append date and time as microseconds since 1970; return NOTHING for a date that is no day, and append nothing."""
+    done, micros = instant(src, start, stop)
+    if done == 1:
+        out += _I64(micros)
+    return done
+
+
+def instant(src: bytes, start: int, stop: int) -> tuple[int, int]:
+    """Return what `put_instant` returns, and the microseconds."""
     found = _INSTANT(src[start:stop])
     if found is None:
-        return False
+        return False, 0
     days = _days(int(found[1][:4]), int(found[1][5:7]), int(found[1][8:]))
     if days is None:
-        return NOTHING if _storable(found[1]) else False
+        return NOTHING if _storable(found[1]) else False, 0
     seconds = ((days * 24 + int(found[2])) * 60 + int(found[3])) * 60 + int(found[4])
-    out += _I64(seconds * 1_000_000 + int((found[5] or b"0").ljust(6, b"0")))
-    return True
+    return True, seconds * 1_000_000 + int((found[5] or b"0").ljust(6, b"0"))
 
 
 def put_places(out: bytearray, data: bytearray, width: int, places: bytearray) -> None:

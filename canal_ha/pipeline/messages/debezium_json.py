@@ -13,16 +13,37 @@ from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from canal_ha.client.arrow_types import ColumnType
-from canal_ha.pipeline.messages.debezium_values import in_utc, source_of, value
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.envelopes import ColumnForm, Envelopes, Pieces
+from canal_ha.pipeline.messages.debezium_values import bits_of, in_utc, source_of, value
 from canal_ha.pipeline.messages.queue_message import MessageOrigin, QueueMessage
 from canal_ha.pipeline.messages.routing import Placement
 from canal_ha.pipeline.messages.row_changes import RowOperations
-from canal_ha.pipeline.row_entry import ImageColumns, RowEntry, Texts
+from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
-Members = list[tuple[str, Callable[[str], str]]]
-"""For each column, how a member of an object begins, and what makes JSON of its texts"""
-
-_NULL = "null"
+_PIECES = Pieces(
+    avro=False,
+    start=b'{"before":',
+    absent=b"null",
+    image=b"{",
+    image_end=b"}",
+    between=b',"after":',
+    row_end=b'},"op":"',
+    key=b"{",
+    key_end=b"}",
+)
+_FORMS = {
+    "text": codes.TEXT,
+    "decimal": codes.TEXT,
+    "json": codes.DOCUMENT,
+    "integer": codes.INTEGER,
+    "year": codes.INTEGER,
+    "float": codes.DOUBLE,
+    "double": codes.DOUBLE,
+    "date": codes.DAY,
+    "datetime": codes.INSTANT,
+    "time": codes.CLOCK,
+}
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -50,45 +71,32 @@ class DebeziumJson:
         source = debezium_source(entry, origin)
         if entry.is_ddl:
             body = {"source": source, "databaseName": entry.schema, "ddl": entry.sql, "ts_ms": origin.now_ms}
-            yield QueueMessage(placement.fixed, None, _encode(body).encode())
-            return
+            return iter([QueueMessage(placement.fixed, None, _encode(body).encode())])
         changes = RowOperations(entry, self._keys)
-        columns = changes.columns
-        place = placement.placing(entry.schema, entry.table, changes.keys)
-        new_members, old_members = self._members(columns), self._members(changes.before)
-        key_at = [columns.names.index(name) for name in changes.keys]
-        old_key_at = [changes.before.names.index(name) for name in changes.keys if name in changes.before.names]
-        middle, end = f',"source":{_encode(source)[:-1]},"row":', f',"ts_ms":{origin.now_ms}}}'
-        for change in changes:
-            deleted = change.after is None
-            image = (change.before if deleted else change.after) or []
-            image_columns, members = (changes.before, old_members) if deleted else (columns, new_members)
-            before = _NULL if change.before is None else _object(old_members, change.before)
-            after = _NULL if deleted else _object(members, image)
-            partition = place(image_columns.texts(image) if place.needs_values else {})
-            places = old_key_at if deleted else key_at
-            key = _object([members[at] for at in places], [image[at] for at in places]).encode() if places else None
-            text = f'{{"before":{before},"after":{after}{middle}{change.row}}},"op":"{change.op}"{end}'
-            yield QueueMessage(partition, key, text.encode())
-            if deleted and key is not None and self._tombstones:
-                yield QueueMessage(partition, key, None)
+        middle, end = f',"source":{_encode(source)[:-1]},"row":', f'","ts_ms":{origin.now_ms}}}'
+        shape = changes.shape(_PIECES, self._forms)
+        made = Envelopes(shape, middle.encode(), end.encode(), self._tombstones)
+        return changes.messages(made, placement.placing(entry.schema, entry.table, changes.keys))
 
-    def _members(self, columns: ImageColumns) -> Members:
-        found: Members | None = columns.made.get(DebeziumJson)
+    def _forms(self, columns: ImageColumns) -> list[ColumnForm]:
+        found: list[ColumnForm] | None = columns.made.get(DebeziumJson)
         if found is None:
-            found = [
-                (f"{quoted(name)}:", self._writer(kind))
-                for name, kind in zip(columns.names, columns.kinds, strict=True)
+            found = columns.made[DebeziumJson] = [
+                self._form(f",{quoted(name)}:", kind) for name, kind in zip(columns.names, columns.kinds, strict=True)
             ]
-            columns.made[DebeziumJson] = found
         return found
+
+    def _form(self, label: str, kind: ColumnType) -> ColumnForm:
+        write = self._writer(kind)
+        form = _FORMS.get(kind.name, codes.OTHER)
+        if kind.name == "timestamp" and (kind.utc or self._time_zone == "UTC"):
+            form = codes.ZONED
+        elif kind.name == "bit" and bits_of(kind) == 1:
+            form = codes.BOOLEAN
+        return ColumnForm(form, label.encode(), f"{label}null".encode(), lambda text: f"{label}{write(text)}".encode())
 
     def _writer(self, kind: ColumnType) -> Callable[[str], str]:
         """Return what makes JSON of a column's texts."""
-        if kind.name in ("text", "decimal"):
-            return quoted
-        if kind.name in ("integer", "year"):
-            return lambda text: str(int(text))
         if kind.name == "timestamp" and not kind.utc:
             return lambda text: _encode(value(in_utc(text, self._time_zone), kind))
         return lambda text: _encode(value(text, kind))
@@ -107,10 +115,3 @@ def debezium_source(entry: RowEntry, origin: MessageOrigin) -> dict[str, Any]:
         journal=entry.journal,
         offset=entry.offset,
     )
-
-
-def _object(members: Members, image: Texts) -> str:
-    written = [
-        label + (_NULL if text is None else write(text)) for (label, write), text in zip(members, image, strict=True)
-    ]
-    return f"{{{','.join(written)}}}"

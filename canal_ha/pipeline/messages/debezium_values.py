@@ -63,6 +63,11 @@ def source_of(
     }
 
 
+def bits_of(column: ColumnType) -> int:
+    """Return n of a column of type bit(n)."""
+    return int((re.findall(r"\d+", column.text) or ["1"])[0])
+
+
 def value(text: str | None, column: ColumnType) -> Any:
     """Return one value as Debezium writes it. Raises SinkRefused for a partial JSON update."""
     if text is None:
@@ -70,7 +75,7 @@ def value(text: str | None, column: ColumnType) -> Any:
     name = column.name
     if name == "bit":
         bits = int(text)
-        size = int((re.findall(r"\d+", column.text) or ["1"])[0])
+        size = bits_of(column)
         return bool(bits) if size == 1 else b64encode(bits.to_bytes((size + 7) // 8, "little")).decode()
     if name in ("integer", "year"):
         return int(text)

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from canal_ha.decode.kernel.envelopes import Envelopes
 from canal_ha.decode.name_lists import TABLES_KEPT, Match, match_of_server
 from canal_ha.errors import FilterInvalid, OptionInvalid
 from canal_ha.model.entry import EventType
-from canal_ha.pipeline.row_entry import RowEntry
+from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
 EVERY_KEY = r".*\..*:$pk$"
 _WILD = frozenset(r"*?+|(){}[]\$^")
@@ -65,10 +66,16 @@ class RowPlace:
 
         Raises RemoteProtocolError.
         """
-        columns = {name: place for place, name in enumerate(entry.image.names)}
-        counted = [columns[name] for name in self._names if name in columns]
-        hashes = entry.rows.hashes(counted, deleted=entry.event == EventType.DELETE)
+        hashes = entry.rows.hashes(self._counted(entry.image), deleted=entry.event == EventType.DELETE)
         return [partition_of(self._start ^ hashed, self._count) for hashed in hashes]
+
+    def of_messages(self, made: Envelopes, before: ImageColumns, after: ImageColumns) -> None:
+        """Let an entry's messages find their partitions, if the values count. before, after: columns of the images."""
+        made.partition_by(self._start, self._counted(before), self._counted(after), self._count)
+
+    def _counted(self, columns: ImageColumns) -> list[int]:
+        places = {name: place for place, name in enumerate(columns.names)}
+        return [places[name] for name in self._names if name in places]
 
 
 @dataclass(frozen=True, slots=True)
