@@ -8,18 +8,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from canal_ha.decode import kernel
-from canal_ha.decode.kernel import kinds
+from canal_ha.decode.kernel import codes, kinds
 from canal_ha.decode.outputs import Passed
 from canal_ha.errors import MalformedEvent
 from lab.dump import Dump, decoder
 from tests.decode import fuzz
 
 LONG = bool(os.environ.get("CANAL_HA_LONG"))
-HERE = Path(kernel.__file__).parent
 
 
 def start(build: str, *arguments: int) -> subprocess.Popen[str]:
@@ -56,11 +56,13 @@ def test_damage_ends_in_an_error_of_ours() -> None:
     fuzz.run(random.randrange(1 << 30), 0, 500)
 
 
-def test_constants_are_the_same_in_both() -> None:
-    """kinds.pxd has the same names and numbers as kinds.py."""
-    lines = re.findall(r"^    (\w+) = (-?\d+)$", (HERE / "kinds.pxd").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("module", [kinds, codes], ids=["kinds", "codes"])
+def test_constants_are_the_same_in_both(module: ModuleType) -> None:
+    """kinds.pxd has the same names and numbers as kinds.py, and codes.pxd as codes.py."""
+    file = Path(module.__file__ or "").with_suffix(".pxd")
+    lines = re.findall(r"^    (\w+) = (-?\d+)$", file.read_text(), re.MULTILINE)
     assert {name: int(value) for name, value in lines} == {
-        name: value for name, value in vars(kinds).items() if name.isupper()
+        name: value for name, value in vars(module).items() if name.isupper()
     }
 
 

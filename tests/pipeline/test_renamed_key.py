@@ -15,6 +15,9 @@ from canal_ha.errors import SinkRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.given_key import KeyNames
+from canal_ha.pipeline.messages.debezium_json import DebeziumJson
+from canal_ha.pipeline.messages.queue_message import MessageOrigin
+from canal_ha.pipeline.messages.routing import Placement
 from canal_ha.pipeline.messages.row_changes import RowOperations
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.reading import ChangeReader
@@ -65,11 +68,11 @@ def test_messages_of_a_renamed_key_have_its_names(key: tuple[str, ...]) -> None:
     """The change of the key is a delete and a create."""
     keys = {"s.t": key}
     reader = ChangeReader(lambda schema, table: True, keys=keys)
-    found = [RowOperations(each, keys) for each in reader.row_entries(rows_around("ALTER TABLE t CHANGE k k2 INT"))]
-    assert [(list(each.keys), [one.op for one in each]) for each in found if each.keys] == [
-        (["k"], ["c"]),
-        (["k2"], ["d", "c"]),
-    ]
+    entries = reader.row_entries(rows_around("ALTER TABLE t CHANGE k k2 INT"))
+    made, placement, origin = DebeziumJson(keys, "UTC", tombstones=False), Placement(None, 1), MessageOrigin("d", 1, 1)
+    found = [message for entry in entries if entry.rows for message in made.records(entry, "t", placement, origin)]
+    bodies = [(json.loads(message.key or b"{}"), json.loads(message.value or b"{}")) for message in found]
+    assert [(key, body["op"]) for key, body in bodies] == [({"k": 1}, "c"), ({"k2": 1}, "d"), ({"k2": 2}, "c")]
 
 
 def test_a_key_that_rows_lack_is_told_with_their_names() -> None:

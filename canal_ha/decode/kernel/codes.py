@@ -11,11 +11,11 @@ BOOLEAN = 7  # a byte each, 0 or 1
 DAY = 8  # 32 bits, since 1970
 INSTANT = 9  # 64 bits, microseconds since 1970
 
-# other forms of values in messages; see envelopes
-OTHER = 0
-DOCUMENT = 10
-CLOCK = 11
-ZONED = 12
+# more forms of the values in messages; see envelopes
+OTHER = 0  # the caller's function encodes them all
+DOCUMENT = 10  # a JSON text
+CLOCK = 11  # a time or duration
+ZONED = 12  # date and time in UTC
 
 NULL = -1  # instead of a value's start
 

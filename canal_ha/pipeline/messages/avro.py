@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -28,20 +27,29 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_writer
 
 from canal_ha.client.arrow_types import ColumnType, plain
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.envelopes import ColumnForm, Envelopes, Pieces
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.messages.debezium_json import debezium_source
-from canal_ha.pipeline.messages.debezium_values import in_utc, value
+from canal_ha.pipeline.messages.debezium_values import bits_of, in_utc, value
 from canal_ha.pipeline.messages.queue_message import MessageOrigin, QueueMessage
 from canal_ha.pipeline.messages.routing import Placement
 from canal_ha.pipeline.messages.row_changes import RowOperations
-from canal_ha.pipeline.row_entry import ImageColumns, RowEntry, Texts
+from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
 Register = Callable[[str, str], int]
 """A subject, a schema's text -> the id of the schema. Raises SinkRefused and TargetUnavailable."""
 
 _DECIMALS = frozenset({"decimal", "dec", "numeric", "fixed"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
+_FORMS = {
+    "text": codes.TEXT,
+    "json": codes.DOCUMENT,
+    "date": codes.DAY,
+    "datetime": codes.INSTANT,
+    "time": codes.CLOCK,
+}
 _SOURCE: dict[str, Any] = {
     "type": "record",
     "name": "Source",
@@ -61,32 +69,25 @@ _SOURCE: dict[str, Any] = {
         {"name": "row", "type": "int"},
     ],
 }
+_SOURCE_WRITTEN = parse_schema(_SOURCE)
+_LONG_OR_NULL = parse_schema(["null", "long"])
+_NULL, _PRESENT = b"\x00", b"\x02"  # the branches of a union with null
 
 
 class _Column(NamedTuple):
-    """A column of a schema. name: in Avro. avro: its type. key: it is part of the key. read: makes values of texts."""
+    """A column of a schema. name: in Avro. avro: its type. key: it is part of the key. form: of its values."""
 
     name: str
     avro: Any
     key: bool
-    read: Callable[[str], Any]
+    form: ColumnForm
 
 
-@dataclass(frozen=True, slots=True)
-class _Schemas:
-    """The schemas of a table, as long as its columns stay the same. key, value: for fastavro, behind their ids."""
+class _Schemas(NamedTuple):
+    """The schemas of a table, as long as its columns stay the same. pieces: with the schemas' ids."""
 
-    columns: Sequence[_Column]
-    key_names: Sequence[str]
-    key: tuple[bytes, Any] | None
-    value: tuple[bytes, Any]
-
-    def values(self, texts: Texts) -> dict[str, Any]:
-        """Return an image's values."""
-        return {
-            column.name: None if text is None else column.read(text)
-            for column, text in zip(self.columns, texts, strict=True)
-        }
+    pieces: Pieces
+    forms: list[ColumnForm]
 
 
 class Avro:
@@ -116,7 +117,7 @@ class Avro:
     ) -> Iterator[QueueMessage]:
         """See MessageFormat. Raises SinkRefused for rows without all columns."""
         if not entry.rows:
-            return
+            return iter(())
         changes = RowOperations(entry, self._keys)
         columns = changes.columns
         if columns.partial or (entry.event == EventType.UPDATE and changes.before.names != columns.names):
@@ -124,27 +125,13 @@ class Avro:
                 f"canal: {entry.schema}.{entry.table}: the binlog omits columns of a row, and Avro needs all: set"
                 " binlog_row_image=FULL"
             )
-        schemas = self._schemas(entry, topic, changes.keys, columns)
         place = placement.placing(entry.schema, entry.table, changes.keys)
-        source = debezium_source(entry, origin)
-        for change in changes:
-            texts = change.before if change.after is None else change.after
-            image = schemas.values(texts or [])
-            before = None if change.before is None else schemas.values(change.before)
-            partition = place(columns.texts(texts or []) if place.needs_values else {})
-            key = (
-                None if schemas.key is None else _datum(schemas.key, {name: image[name] for name in schemas.key_names})
-            )
-            envelope = {
-                "before": before,
-                "after": None if change.after is None else image,
-                "source": {**source, "row": change.row},
-                "op": change.op,
-                "ts_ms": origin.now_ms,
-            }
-            yield QueueMessage(partition, key, _datum(schemas.value, envelope))
-            if change.op == "d" and key is not None and self._tombstones:
-                yield QueueMessage(partition, key, None)
+        changes.keys = [name for name in columns.names if name in changes.keys]  # the order of the schema's fields
+        schemas = self._schemas(entry, topic, changes.keys, columns)
+        source = _encoded(_SOURCE_WRITTEN, {**debezium_source(entry, origin), "row": 0})[:-1]
+        end = _encoded(_LONG_OR_NULL, origin.now_ms)
+        made = Envelopes(changes.shape(schemas.pieces, lambda _: schemas.forms), source, end, self._tombstones)
+        return changes.messages(made, place)
 
     def _schemas(self, entry: RowEntry, topic: str, keys: Sequence[str], columns: ImageColumns) -> _Schemas:
         found: _Schemas | None = columns.made.get(topic)
@@ -160,7 +147,7 @@ class Avro:
     def _made(self, entry: RowEntry, topic: str, keys: Sequence[str], columns: ImageColumns) -> _Schemas:
         table = f"{entry.schema}.{entry.table}"
         made = [
-            _Column(_name(name), avro := _avro_type(kind), name in keys, self._reader(kind, avro))
+            _Column(_name(name), avro := _avro_type(kind), name in keys, self._form(kind, avro))
             for name, kind in zip(columns.names, columns.kinds, strict=True)
         ]
         names = [column.name for column in made]
@@ -187,37 +174,56 @@ class Avro:
             "namespace": namespace,
             "fields": [_field(column) for column in made if column.key],
         }
-        return _Schemas(
-            made,
-            [column.name for column in made if column.key],
-            self._registered(f"{topic}-key", key) if keys else None,
-            self._registered(f"{topic}-value", envelope),
+        pieces = Pieces(
+            avro=True,
+            key=self._registered(f"{topic}-key", key) if keys else b"",
+            start=self._registered(f"{topic}-value", envelope),
+            absent=_NULL,
+            image=_PRESENT,
+            image_end=b"",
+            between=b"",
+            row_end=b"\x02",  # the size of `op`, one byte
+            key_end=b"",
         )
+        return _Schemas(pieces, [column.form for column in made])
 
-    def _registered(self, subject: str, schema: dict[str, Any]) -> tuple[bytes, Any]:
+    def _registered(self, subject: str, schema: dict[str, Any]) -> bytes:
+        """Return what stands before a datum."""
         number = self._register(subject, json.dumps(schema, separators=(",", ":")))
-        return b"\0" + number.to_bytes(4, "big"), parse_schema(schema)
+        parse_schema(schema)
+        return b"\0" + number.to_bytes(4, "big")
+
+    def _form(self, kind: ColumnType, avro: Any) -> ColumnForm:
+        read = self._reader(kind, avro)
+        nullable = parse_schema(["null", avro])
+        form, size, scale = _FORMS.get(kind.name, codes.OTHER), 0, 0
+        if avro == "bytes" and kind.name != "bit":
+            form, size = codes.BINARY, kind.size
+        elif isinstance(avro, dict) and "logicalType" in avro:
+            form, size, scale = codes.DECIMAL, avro["precision"], avro.get("scale", 0)
+        elif avro in ("int", "long") or kind.name == "year":
+            form, size = codes.INTEGER, 8 if avro == "long" else 4
+        elif avro in ("boolean", "float", "double"):
+            form = {"boolean": codes.BOOLEAN, "float": codes.SINGLE, "double": codes.DOUBLE}[avro]
+        elif kind.name == "timestamp" and (kind.utc or self._time_zone == "UTC"):
+            form = codes.ZONED
+        return ColumnForm(form, _PRESENT, _NULL, lambda text: _encoded(nullable, read(text)), size, scale)
 
     def _reader(self, kind: ColumnType, avro: Any) -> Callable[[str], Any]:
         """Return what makes Avro's values of a column's texts."""
         if avro == "bytes":
-            size = (int((re.findall(r"\d+", kind.text) or ["1"])[0]) + 7) // 8
+            size = (bits_of(kind) + 7) // 8
             return lambda text: int(text).to_bytes(size, "little") if kind.name == "bit" else plain(text, kind)
         if isinstance(avro, dict) and "logicalType" in avro:
             return Decimal
-        if avro in ("int", "long"):
-            return int
-        if kind.name == "text":
-            return str
         if kind.name == "timestamp" and not kind.utc:
             return lambda text: value(in_utc(text, self._time_zone), kind)
         return lambda text: value(text, kind)
 
 
-def _datum(schema: tuple[bytes, Any], body: Any) -> bytes:
+def _encoded(schema: Any, body: Any) -> bytes:
     out = BytesIO()
-    out.write(schema[0])
-    schemaless_writer(out, schema[1], body)
+    schemaless_writer(out, schema, body)
     return out.getvalue()
 
 

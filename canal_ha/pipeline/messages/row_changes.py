@@ -7,33 +7,14 @@ omits have the values of the before image.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
 
 from canal_ha.decode.kernel.envelopes import ColumnForm, Envelopes, MessageShape, Pieces
 from canal_ha.model.entry import EventType
 from canal_ha.pipeline.given_key import given_key
 from canal_ha.pipeline.messages.queue_message import QueueMessage
 from canal_ha.pipeline.messages.routing import RowPlace
-from canal_ha.pipeline.row_entry import ImageColumns, RowEntry, Texts
-
-Operation = Literal["c", "u", "d", "r"]
-
-
-@dataclass(frozen=True, slots=True)
-class RowOperation:
-    """A change of one row.
-
-    op: c create, u update, d delete, r read by a snapshot.
-    row: number within the entry.
-    before, after: texts; None for a side that it has not.
-    """
-
-    op: Operation
-    row: int
-    before: Texts | None
-    after: Texts | None
+from canal_ha.pipeline.row_entry import ImageColumns, RowEntry
 
 
 class RowOperations:
@@ -66,10 +47,11 @@ class RowOperations:
     def shape(self, pieces: Pieces, forms: Callable[[ImageColumns], list[ColumnForm]]) -> MessageShape:
         """Return what the messages of all entries with these columns and keys share.
 
+        pieces: the same object for them.
         forms: called once for the columns of an image.
         """
         event = self._entry.event
-        known = (event, self.before, tuple(self.keys))
+        known = (event, self.before, tuple(self.keys), pieces)
         found: MessageShape | None = self.columns.made.get(known)
         if found is None:
             old = [] if event == EventType.INSERT else forms(self.before)
@@ -100,35 +82,3 @@ class RowOperations:
         entry.rows.write(made, entry.event, snapshot=bool(entry.snapshot))
         partitions = made.partitions if place.needs_values else repeat(place({}))
         return map(QueueMessage, partitions, made.keys, made.values)
-
-    def __iter__(self) -> Iterator[RowOperation]:
-        """Yield the changes; none for a statement."""
-        entry = self._entry
-        if entry.event == EventType.INSERT:
-            created: Operation = "r" if entry.snapshot else "c"
-            for number, (_, after) in enumerate(entry.rows):
-                yield RowOperation(created, number, None, after)
-        elif entry.event == EventType.DELETE:
-            for number, (before, _) in enumerate(entry.rows):
-                yield RowOperation("d", number, before, None)
-        else:
-            yield from self._updates()
-
-    def _updates(self) -> Iterator[RowOperation]:
-        entry, columns = self._entry, self.columns
-        whole = columns is entry.after
-        now_at = columns.places_of(entry.after)
-        then_at = columns.places_of(entry.before)
-        key_at = [place for place, name in enumerate(columns.names) if name in self.keys]
-        for number, (before, after) in enumerate(entry.rows):
-            new = after
-            if not whole:
-                new = [
-                    after[now] if now is not None else before[then] if then is not None else None
-                    for now, then in zip(now_at, then_at, strict=True)
-                ]
-            if any((then := then_at[place]) is not None and before[then] != new[place] for place in key_at):
-                yield RowOperation("d", number, before, None)
-                yield RowOperation("c", number, None, new)
-            else:
-                yield RowOperation("u", number, before, new)
