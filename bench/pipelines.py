@@ -13,7 +13,9 @@ reader              what it does
 delta changelog     a node and a pipeline; every change is a row of a Delta table
 delta mirror        the same into a copy of the table
 parquet changelog   the same into Parquet files
-kafka canal-json    the same into Kafka, in transactions; one partition
+kafka canal-json    the same into Kafka, in transactions; one partition; many rows a message
+kafka debezium-json the same, with a message for each row
+kafka avro          the same as Avro, with a schema registry in this process
 debezium kafka      Debezium's embedded engine into the same broker, JSON without schemas, idempotent, not transactional
 
 The time runs from the start of the engine, after its libraries are loaded, to the commit with the last row. Processor
@@ -47,12 +49,15 @@ from lab.kafka import Kafka
 from lab.mysql import ADMIN
 from lab.node import PROGRAM
 from lab.process import family_mib, spawn, temporary_directory
+from lab.registry import Registry
 
 PIPELINES: Mapping[str, Mapping[str, str]] = {
     "delta changelog": {"type": "delta", "mode": "changelog"},
     "delta mirror": {"type": "delta", "mode": "mirror"},
     "parquet changelog": {"type": "parquet", "mode": "changelog"},
     "kafka canal-json": {"type": "kafka", "mode": "events"},
+    "kafka debezium-json": {"type": "kafka", "mode": "events", "format": "debezium-json"},
+    "kafka avro": {"type": "kafka", "mode": "events", "format": "avro"},
 }
 DEBEZIUM = "debezium kafka"
 READERS = (*PIPELINES, DEBEZIUM)
@@ -81,10 +86,11 @@ class Taken:
 
 @dataclass(slots=True)
 class Bench:
-    """A server with rows, and a broker if a reader needs one."""
+    """A server with rows, and a broker and a schema registry if a reader needs them."""
 
     server: SqlServer
     broker: Kafka | None
+    registry: Registry | None = None
     taken: list[Taken] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -136,10 +142,13 @@ class Bench:
 
     def description(self, reader: str, written: Written, node: Node, directory: Path) -> Mapping[str, Any]:
         """Return the content of a pipeline's file."""
-        target = dict(PIPELINES[reader])
+        target: dict[str, Any] = dict(PIPELINES[reader])
         if target["type"] == "kafka":
             assert self.broker is not None
             target |= {"servers": self.broker.address, "topic": f"bench-{time.time_ns()}"}
+            if target.get("format") == "avro":
+                assert self.registry is not None
+                target["schemaRegistry"] = {"url": self.registry.url}
         else:
             target["path"] = str(directory / "lake")
         return {
@@ -208,10 +217,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if broker is not None:
         broker.start()
     try:
-        with workloads.server(chosen.database) as server:
+        with workloads.server(chosen.database) as server, Registry() as registry:
             if chosen.transaction:
                 return _transaction(Bench(server, None), chosen.transaction, chosen.engine)
-            bench = Bench(server, broker)
+            bench = Bench(server, broker, registry)
             if chosen.visible:
                 return _visible(bench, [reader for reader in chosen.readers if reader in PIPELINES], chosen.visible)
             for rows in chosen.rows:
