@@ -556,8 +556,9 @@ class Stream:
         def moved(move: Move) -> None:
             if unknown and ring.put_seq < 0 and move.after.server != unknown:
                 move = replace(move, again=True)
-            ring_moves.append((ring.put_seq, move))  # a GET may come before the call on the reactor's thread
-            self._from_feed(self._moved, ring, move)
+            before = ring.put_seq
+            ring_moves.append((before, move))  # a GET may come before the call on the reactor's thread
+            self._from_feed(self._moved, ring, before, move)
 
         feed = self._open_feed(
             FeedRequest(
@@ -650,13 +651,18 @@ class Stream:
             self._tell("stream.failing", client_id=self.client_id, error=str(error), alarm=True)
         self.error = error
 
-    def _moved(self, ring: Ring, move: Move) -> None:
-        """The feed goes on with another server. Move a cursor that stands where the feed stood to the new position."""
+    def _moved(self, ring: Ring, before: int, move: Move) -> None:
+        """The feed goes on with another server. Move a cursor that stands where the feed stood to the new position.
+
+        before: the ring's last entry before the move. A feed can leave a server behind a transaction whose boundary it
+            has not passed: then the cursor still stands there, and the client has to acknowledge the transaction first.
+        """
         if ring is not self._ring:
             return
         self._moves.append(move)
         cursor = self._meta.cursor(self.client_id)
-        if move.whole and not self._batches.ids and cursor is not None and cursor == move.before:
+        acknowledged = not self._batches.ids and ring.ack_seq >= before
+        if move.whole and acknowledged and cursor is not None and cursor == move.before:
             # both positions are one place, so the client's mark is still true
             after = replace(self.with_trail(move.after), mark=cursor.mark, snapshot=cursor.snapshot)
             self._meta.reset(self.client_id, after)
