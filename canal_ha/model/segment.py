@@ -30,6 +30,9 @@ class EntryKind(IntEnum):
     HEARTBEAT = 6
 
 
+_END, _DDL = int(EntryKind.END), int(EntryKind.DDL)  # found faster than the members
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The server that a segment's rows come from.
@@ -148,6 +151,25 @@ class Segment:
     def ends_event(self, index: int) -> bool:
         """Whether entry `index` is the last one of its event here; a compressed payload makes several of one event."""
         return index + 1 == len(self.ends) or self.offsets[index + 1] != self.offsets[index]
+
+    def last_end(self, first: int, last: int) -> int:
+        """Return the last of entries first..last (last exclusive) up to which everything is whole; -1 if none is.
+
+        It ends a transaction, or is a DDL. A DDL inside a transaction with a GTID (CREATE TABLE ... SELECT) does not
+        count, because its set has the whole transaction.
+        """
+        done = last
+        while True:
+            done = max(self.kinds.rfind(_END, first, done), self.kinds.rfind(_DDL, first, done))
+            if done < 0 or self.kinds[done] == _END or not self._goes_on(done):
+                return done
+
+    def _goes_on(self, index: int) -> bool:
+        """Whether more entries of the same GTID follow this one."""
+        run = self.run_of(index)
+        if not self.run_gtids[run]:
+            return False
+        return self.cut if index + 1 == len(self) else self.run_of(index + 1) == run
 
     # ---- parts of it
 

@@ -62,8 +62,9 @@ def of_one_server(pieces: Sequence[Piece]) -> Sequence[Piece]:
 def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
     """Return where a cursor may go once these entries are acknowledged; None if they end no transaction.
 
-    This is the last entry that is a transaction's end, a DDL, or a transaction's begin without a GTID. The first two
-    are marked consumed, unless more entries of the same event (a compressed payload) follow; those are read again.
+    This is the last entry that is a transaction's end, a DDL, or a transaction's begin without a GTID. A DDL inside a
+    transaction with a GTID does not count; see Segment.last_end. The first two are marked consumed, unless more entries
+    of the same event (a compressed payload) follow; those are read again.
     A snapshot's chunk is at the transaction before it, so only its end counts.
     """
     for segment, first, last in reversed(pieces):
@@ -74,7 +75,7 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
             continue
         if kinds[last - 1] == _END:  # the usual case
             return segment.position(last - 1, consumed=segment.ends_event(last - 1))
-        done = max(kinds.rfind(_END, first, last), kinds.rfind(_DDL, first, last))
+        done = segment.last_end(first, last)
         begin = kinds.rfind(_BEGIN, max(done, first), last)
         while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
             begin = kinds.rfind(_BEGIN, max(done, first), begin)

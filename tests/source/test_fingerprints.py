@@ -657,6 +657,17 @@ def test_the_set_of_a_cursor_counts_unless_somebody_has_edited_the_cursor(server
     assert bool(current.new(late)) is comes
 
 
+def test_a_transaction_counts_as_delivered_only_at_its_end() -> None:
+    """The DDL of a CREATE TABLE ... SELECT has the GTID of its rows. Another server would not send them again."""
+    current = CurrentSource(LogPosition("mysql-bin.000001", 4, gtid="u:1-7"))
+    at = LogPosition("mysql-bin.000001", 50, gtid="u:1-7")
+    begun = segment([Item(100, EntryKind.BEGIN, rows=0), Item(110, EntryKind.DDL, rows=0)], gtid="u:1-8")
+    current.delivered(replace(begun, cut=True))
+    assert current._executed(at) == "u:1-7"
+    current.delivered(segment([Item(120), Item(130, EntryKind.END, rows=0)], gtid="u:1-8"))
+    assert current._executed(at) == "u:1-8"
+
+
 def test_a_new_transaction_that_comes_again_is_not_dropped() -> None:
     """The connection breaks after its first entry. Its GTID was counted then, but the entry is not in the known set."""
     known = Executed("u:1-7")

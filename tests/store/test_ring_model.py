@@ -27,7 +27,10 @@ GTIDS = st.sampled_from(["", "", "0-1-7"])
 
 @dataclass(frozen=True)
 class Stored:
-    """One entry as the model keeps it. whole: no entry of the same event follows it; closes: it ends a transaction."""
+    """One entry as the model keeps it.
+
+    whole: no entry of the same event follows it; closes: it ends a transaction; goes_on: entries of its set follow it.
+    """
 
     position: LogPosition
     kind: EntryKind
@@ -36,6 +39,7 @@ class Stored:
     rows: int
     whole: bool
     closes: bool
+    goes_on: bool
 
 
 class RingMachine(RuleBasedStateMachine):
@@ -147,6 +151,7 @@ class RingMachine(RuleBasedStateMachine):
                     rows=piece.row_counts[index],
                     whole=last or items[index + 1].offset != item.offset,
                     closes=item.kind is EntryKind.END or (last and not cut),
+                    goes_on=cut if last else piece.position(index + 1).gtid == piece.position(index).gtid,
                 )
             )
 
@@ -245,8 +250,13 @@ def two_runs(piece: Segment, gtid: str) -> Segment:
 
 
 def ack_of(taken: list[Stored]) -> LogPosition | None:
-    """Return canal's ack point: the last end, DDL or begin without GTID; an end or DDL of a whole event is consumed."""
+    """Return canal's ack point: the last end, DDL or begin without GTID; an end or DDL of a whole event is consumed.
+
+    Other than canal's, it is no DDL inside a transaction with a GTID.
+    """
     for entry in reversed(taken):
+        if entry.kind is EntryKind.DDL and entry.position.gtid and entry.goes_on:
+            continue
         if entry.kind in (EntryKind.END, EntryKind.DDL):
             return replace(entry.position, consumed=entry.whole)
         if entry.kind is EntryKind.BEGIN and not entry.position.gtid:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from canal_ha.config.model import SourceConfig
 from canal_ha.errors import CanalError, SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.model.segment import Segment
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.positions.delivered import Delivered, Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import Recent
@@ -160,7 +160,7 @@ class CurrentSource:
         self._recent.add(segment)
         self._origin = segment.run_server_ids[-1]
         if segment.run_gtids[-1]:
-            last = max(segment.kinds.rfind(EntryKind.END), segment.kinds.rfind(EntryKind.DDL))
+            last = segment.last_end(0, len(segment))
             if last >= 0:
                 self._last_delivered = segment.position(last)
 
