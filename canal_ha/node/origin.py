@@ -38,7 +38,7 @@ class FilesOrigin:
         self._config = config
         self._local = local
         self._stop_signal = StopSignal()
-        self._server = Tables(config, opening=self._stop_signal.opened) if config.master.host else None
+        self._server = Tables(config, stop_signal=self._stop_signal) if config.master.host else None
         self._tables = LocalTables(config, local, self._server.fetch if self._server else _no_server)
 
     def open_feed(self, request: FeedRequest) -> Feed:

@@ -88,12 +88,12 @@ class Generation:
         self.server = server
         self.newest: LogPosition | None = None
         self.stop_signal = StopSignal()
-        self.tables = Tables(config, opening=self.stop_signal.opened)
+        self.tables = Tables(config, stop_signal=self.stop_signal)
         self.view = View(
-            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.stop_signal.opened
+            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), stop_signal=self.stop_signal
         )
         self.history = DestinationHistory(
-            config, self.tables.fetch, history_store(config, claim), tell, opening=self.stop_signal.opened
+            config, self.tables.fetch, history_store(config, claim), tell, stop_signal=self.stop_signal
         )
 
     @property

@@ -13,6 +13,7 @@ from canal_ha.errors import CanalError
 from canal_ha.model.place import Place
 from canal_ha.source.connection.dump_connection import DumpConnection
 from canal_ha.source.connection.session import Interruptible
+from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.server.view import View
 from lab import MySQL, Node, SqlServer, follow
 from lab.ports import LOOPBACK
@@ -50,7 +51,13 @@ def test_a_node_stops(mysql: MySQL, database: str) -> None:
 def test_every_connection_can_be_woken(source_server: SqlServer) -> None:
     """A search by time reports the connections that it opens, so that they can be interrupted."""
     opened: list[Interruptible] = []
-    view = View(config_of(source_server), opening=opened.append)
+
+    class Recorded(StopSignal):
+        def opened(self, connection: Interruptible) -> None:
+            opened.append(connection)
+            super().opened(connection)
+
+    view = View(config_of(source_server), stop_signal=Recorded())
     view.find(Place(timestamp_ms=int(time.time() * 1000) - 5000))
     view.close()
     assert any(isinstance(connection, DumpConnection) for connection in opened)

@@ -128,7 +128,11 @@ class Binlog:
     def history(self, store: HistoryStore | None = None, **more: Any) -> DestinationHistory:
         """Return a node's history over this binlog. more: arguments of DestinationHistory."""
         config = InstanceConfig("example", SourceConfig("127.0.0.1"))
-        return DestinationHistory(config, lambda schema, table: self.definition(table), store, _silent, **more)
+
+        def fetch(schema: str, table: str, server: str = "") -> str | None:
+            return self.definition(table)
+
+        return DestinationHistory(config, fetch, store, _silent, **more)
 
     def _next(self) -> LogPosition:
         """Return the position of the next event, behind the event that names its transaction."""
@@ -202,6 +206,10 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def close(self) -> None:
             return None
 
+        @contextmanager
+        def lent(self) -> Iterator[Asked]:
+            yield self
+
         def query(self, sql: str) -> list[dict[str, str]]:
             if "user_privileges" in sql:
                 return [{"may": "1"}]
@@ -213,13 +221,12 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def began_ms(self, journal: str) -> int:
             return binlog.created_ms + int(journal.rpartition(".")[2])
 
-        def charset(self, schema: str) -> str:
+        def charset(self, schema: str, server: str = "") -> str:
             return "utf8mb4"
 
-        def fetch(self, schema: str, table: str) -> str | None:
-            return binlog.definition(table)
-
-        def fetch_all(self, names: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], str | None]]:
+        def fetch_all(
+            self, names: Sequence[tuple[str, str]], server: str = ""
+        ) -> list[tuple[tuple[str, str], str | None]]:
             return [(name, binlog.definition(name[1])) for name in names]
 
         def statements(
@@ -245,7 +252,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
     with patch.context() as patched:
         patched.setattr(destination_history, "examine", examined)
-        for name in ("SourceSession", "Tables", "Scanner"):
+        for name in ("SourceSessions", "Tables", "Scanner"):
             patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)
         patched.setattr(locate, "oldest", lambda *_: LogPosition(f"bin.{binlog.purged + 1:06d}", FIRST))

@@ -54,8 +54,8 @@ def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypa
         altering = threading.Thread(target=server.execute, args=("ALTER TABLE d.t MODIFY b int FIRST",))
         fetch_all = Tables.fetch_all
 
-        def alter_behind(tables: Tables, names: Sequence[Key]) -> list[tuple[Key, str | None]]:
-            found = fetch_all(tables, names)
+        def alter_behind(tables: Tables, names: Sequence[Key], server_id: str = "") -> list[tuple[Key, str | None]]:
+            found = fetch_all(tables, names, server_id)
             if ("d", "t") in names and altering.ident is None:
                 altering.start()
                 until(lambda: newest(server).order > start.order, what="an ALTER in the binlog")

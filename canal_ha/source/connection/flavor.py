@@ -76,6 +76,25 @@ class Flavor:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedServer:
+    """What tells a server from another one behind the same address. identity: as Flavor has it."""
+
+    identity: str
+    hostname: str
+    port: str
+    datadir: str
+
+
+def asked_server(session: SourceSession) -> AskedServer:
+    """Return which server answers on a session. Raises SourceUnavailable, SourceRefused."""
+    wanted = "'server_uuid', 'server_id', 'hostname', 'port', 'datadir'"
+    rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})")
+    values = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    identity = values.get("server_uuid") or values.get("server_id", "")
+    return AskedServer(identity, *(values.get(name, "") for name in ("hostname", "port", "datadir")))
+
+
+@dataclass(frozen=True, slots=True)
 class BinaryLog:
     """An existing journal. size_bytes: its current size; a server shows 0 for a file that it cannot open."""
 

@@ -98,6 +98,7 @@ def run(
         with session.where.translating():
             reader.fetchone()
     finally:
+        vars(session.connection).pop("_get_dbms", None)  # of the library's reader, which would live as long
         for connection in connections:
             if connection.open:
                 connection.close()

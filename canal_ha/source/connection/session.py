@@ -158,7 +158,7 @@ class SourceSession:
         """Return whether the server still answers; close the connection if not."""
         try:
             self.query("SELECT 1")
-        except SourceUnavailable:
+        except CanalError:
             self.close()
             return False
         return True

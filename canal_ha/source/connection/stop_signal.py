@@ -26,10 +26,15 @@ class StopSignal:
                 )
             self._connections.add(connection)
 
+    def released(self, connection: Interruptible) -> bool:
+        """Forget a connection that others may use now. Return False after `end`, which may have interrupted it."""
+        with self._lock:
+            self._connections.discard(connection)
+            return not self._over
+
     def end(self) -> None:
         """Interrupt every connection, refuse new ones, and return at once."""
-        with self._lock:
+        with self._lock:  # also while it interrupts, so that it meets no connection that was released
             self._over = True
-            connections = tuple(self._connections)
-        for connection in connections:
-            connection.interrupt()
+            for connection in self._connections:
+                connection.interrupt()

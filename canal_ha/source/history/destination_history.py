@@ -13,14 +13,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.definitions import definition_of
 from canal_ha.decode.history.evidence import Joint, behind
-from canal_ha.decode.history.history import Fetch, History, TableHistory
+from canal_ha.decode.history.history import History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Kept, TableSnapshot
 from canal_ha.decode.history.versions import Key
@@ -28,7 +27,9 @@ from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
-from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.connection.idle_sessions import SourceSessions
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.history.recording import Recording
@@ -53,6 +54,12 @@ MOST_JOINTS = 256  # of streams that moved here; later ones go before earlier on
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
 
 
+class FetchFrom(Protocol):
+    """Returns the current text of a table, from a server with this identity; see Tables.fetch."""
+
+    def __call__(self, schema: str, table: str, server: str = "") -> str | None: ...
+
+
 class HistoryDump(Protocol):
     """A dump that passes every statement to the history. decoded: the position up to which it has done so."""
 
@@ -69,23 +76,25 @@ class DestinationHistory:
     tell: reports events.
     clock: seconds since 1970.
     most_records: statements after which an early snapshot is taken and older records expire.
-    opening: called with each connection before it connects.
+    stop_signal: see SourceSessions.
     """
 
     def __init__(
         self,
         config: InstanceConfig,
-        fetch: Fetch,
+        fetch: FetchFrom,
         store: HistoryStore | None,
         tell: Tell,
         *,
         clock: Callable[[], float] = time.time,
         most_records: int = MOST_RECORDS,
-        opening: Callable[[Interruptible], None] = lambda connection: None,
+        stop_signal: StopSignal | None = None,
     ) -> None:
+        stop_signal = stop_signal or StopSignal()
         self._config = config
-        self._opening = opening
-        self._tables = Tables(config, opening=opening)
+        self._opening = stop_signal.opened
+        self._sessions = SourceSessions(config, stop_signal=stop_signal)
+        self._tables = Tables(config, stop_signal=stop_signal)
         self._fetch = fetch
         self._store = store
         self._tell = tell
@@ -94,8 +103,6 @@ class DestinationHistory:
         self._turn = threading.Lock()  # never held while the source is asked
         self._one_snapshot = threading.Lock()  # taken before `_turn`; those who wait for it want the same snapshot
         self._noting = threading.Lock()  # taken before `_turn`: what is stored later covers more
-        self._idle: list[SourceSession] = []
-        self._closed = False
         self._taken = 0  # snapshots
         self._stretches = Stretches()
         self._begun_anew: set[str] = set()
@@ -116,7 +123,7 @@ class DestinationHistory:
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         searching: see History.view.
         """
-        with self._session() as session:
+        with self._sessions.lent() as session:
             server = examine(session)
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
             lazily = server.row_metadata == "FULL"
@@ -135,7 +142,7 @@ class DestinationHistory:
             self._advance()
             if stream.reached and self._place(stream):
                 return
-        with self._session() as session:
+        with self._sessions.lent() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=True)
             with self._turn:
@@ -145,7 +152,7 @@ class DestinationHistory:
 
     def read_on(self, stream: _Opened) -> LogPosition | None:
         """See Ahead. stream: one whose view was asked for here."""
-        with self._session() as session:
+        with self._sessions.lent() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=True)
             with self._turn:
@@ -169,7 +176,7 @@ class DestinationHistory:
         before = None if stream.gone_before else ranges.ending_before(known.start.order)
         if before is None and stream.again_from == known.start:
             return False
-        with self._session() as session:
+        with self._sessions.lent() as session:
             scanner = self._scanner(session, examine(session))
             if before is not None:
                 stream.gone_before = not self._read(history, before.end, known.start, scanner)
@@ -226,7 +233,7 @@ class DestinationHistory:
 
         cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
         """
-        with self._session() as session:
+        with self._sessions.lent() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
             with self._turn:
@@ -243,40 +250,19 @@ class DestinationHistory:
         self._note()
 
     def close(self) -> None:
-        """Record the covered ranges and close every connection."""
+        """Record the covered ranges and close what is idle."""
         with self._turn:
             self._advance()
         self._note()
         with self._turn:
-            self._closed = True
-            self._tables.close()
-            self._disconnect()
             self._recording.end()
             store, self._store = self._store, None
             if store:
                 store.close()
+        self._tables.close()
+        self._sessions.close()
 
     # ---- asking the source, without the lock
-
-    @contextmanager
-    def _session(self) -> Iterator[SourceSession]:
-        """Yield a connection for questions, for this caller alone; it stays open unless a question fails."""
-        with self._turn:
-            session = self._idle.pop() if self._idle else None
-        if session is None or not session.alive():
-            session = SourceSession(self._config, self._config.master, opening=self._opening)
-        answered = False
-        try:
-            yield session
-            answered = True
-        finally:
-            with self._turn:
-                if not answered:  # rights granted later apply to new connections only
-                    self._disconnect()
-                if answered and not self._closed and not self._idle:
-                    self._idle.append(session)
-                else:
-                    session.close()
 
     def _scanner(self, session: SourceSession, server: Flavor) -> Scanner:
         return Scanner(session, server, self._config, self._config.master, self._opening)
@@ -330,11 +316,6 @@ class DestinationHistory:
 
     # ---- holding the lock
 
-    def _disconnect(self) -> None:
-        for session in self._idle:
-            session.close()
-        self._idle.clear()
-
     def _check(self, history: History, at: LogPosition) -> None:
         """Raise SourceUnavailable if another server answers now. at: where a stream began to read."""
         if history is not self._history:
@@ -348,8 +329,8 @@ class DestinationHistory:
         self._recording.end()
         self._recording = Recording(self._store, source, self._tell, self._begun_anew)
         self._history = History(
-            self._fetch,
-            charset=self._tables.charset,
+            lambda schema, table: self._fetch(schema, table, source),
+            charset=lambda schema: self._tables.charset(schema, source),
             live_texts=not self._config.decode.table_history,
             fold_names=server.folds_names,
             lowers_names=server.lowers_names,
@@ -485,7 +466,7 @@ class DestinationHistory:
                 self._check(history, first)
                 recording = self._recording  # it stores nothing any more once another server's history begins
             names = self._names(session)
-            found = self._tables.fetch_all(sorted(names))
+            found = self._tables.fetch_all(sorted(names), server.identity)
             names |= self._names(session)  # the binlog may name a table before the list does
             at = locate.newest(session, server, self._config, master)
             if not self._read(history, first, edge(at), scanner):

@@ -1,4 +1,5 @@
-"""View: questions about a source's positions, apart from the dumps. Any thread; calls block and run one at a time."""
+"""View: questions about a source's positions, apart from the dumps. Any thread; calls block, and searches wait for each
+other."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
-from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
+from canal_ha.errors import PositionLost
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import Flavor, binary_logs, check, examine, expiry
-from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.connection.idle_sessions import SourceSessions
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.positions import gtids, locate, lost
 from canal_ha.source.positions.scan import Scanner
 
@@ -27,12 +30,12 @@ _TABLES = (
 
 
 class View:
-    """Positions of one source, over one connection that is opened when needed.
+    """Positions of one source, over a session that nobody else uses now.
 
     config: of the destination.
     source: the configured master unless given.
     warn: called with a text when a start had to be replaced.
-    opening: see SourceSession.
+    stop_signal: see SourceSessions.
 
     version: of the server; "" until it is known.
     """
@@ -43,16 +46,16 @@ class View:
         source: SourceConfig | None = None,
         *,
         warn: Callable[[str], None] = lambda text: None,
-        opening: Callable[[Interruptible], None] = lambda connection: None,
+        stop_signal: StopSignal | None = None,
     ) -> None:
         self.version = ""
         self._config = config
         self._source = source or config.master
         self._warn = warn
-        self._opening = opening
-        self._lock = threading.Lock()
-        self._session: SourceSession | None = None
-        self._server: Flavor | None = None
+        stop_signal = stop_signal or StopSignal()
+        self._opening = stop_signal.opened
+        self._sessions = SourceSessions(config, self._source, stop_signal)
+        self._searching = threading.Lock()  # a search reads journals; other questions do not wait for it
         self._began_ms: dict[str, int] = {}  # by journal
 
     def newest(self) -> LogPosition:
@@ -76,18 +79,18 @@ class View:
 
         Raises SourceUnavailable, SourceRefused, PositionLost.
         """
-        return self._ask(lambda session, server: self._start(session, server, kept))
+        return self._search(lambda session, server: self._start(session, server, kept))
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Return where to continue when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
-        return self._ask(lambda session, server: self._instead(session, server, cursor, when))
+        return self._search(lambda session, server: self._instead(session, server, cursor, when))
 
     def find(self, place: Place) -> LogPosition:
         """Return the transaction boundary for a place.
 
         Raises SourceUnavailable, SourceRefused, and PositionLost if the position does not exist (any more).
         """
-        return self._ask(lambda session, server: self._find(session, server, place))
+        return self._search(lambda session, server: self._find(session, server, place))
 
     def reach(self, at: LogPosition) -> str:
         """Describe whether the binlog still has this position, and how far it is from the end."""
@@ -101,11 +104,10 @@ class View:
         return self._ask(lambda session, server: self._kept_for(session, server, cursors))
 
     def close(self) -> None:
-        """Close the connection; the next question opens another."""
-        with self._lock:
-            self._forget()
+        """Use no session any more; the next question opens a new one."""
+        self._sessions.close()
 
-    # ---- holding the lock
+    # ---- inside
 
     def _start(self, session: SourceSession, server: Flavor, kept: LogPosition | None) -> LogPosition:
         at = locate.configured(Scanner(session, server, self._config, self._source, self._opening))
@@ -166,29 +168,13 @@ class View:
             scanner, lost.existing(session, replace(newest, journal=place.journal, offset=place.offset))
         )
 
+    def _search(self, question: Callable[[SourceSession, Flavor], T]) -> T:
+        with self._searching:
+            return self._ask(question)
+
     def _ask(self, question: Callable[[SourceSession, Flavor], T]) -> T:
-        """Ask over the open connection, or over a new one if that is lost."""
-        with self._lock:
-            if self._session is not None:
-                try:
-                    return question(*self._connected())
-                except SourceUnavailable:
-                    self._forget()
-            try:
-                return question(*self._connected())
-            except CanalError:
-                self._forget()  # examine the server again next time: somebody may correct it
-                raise
-
-    def _connected(self) -> tuple[SourceSession, Flavor]:
-        if self._session is None or self._server is None:
-            self._session = SourceSession(self._config, self._source, opening=self._opening)
-            self._server = examine(self._session)
-            self.version = self._server.version
-            check(self._server, self._config, self._session.where.address)
-        return self._session, self._server
-
-    def _forget(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = self._server = None
+        with self._sessions.lent() as session:
+            server = examine(session)
+            self.version = server.version
+            check(server, self._config, session.where.address)
+            return question(session, server)

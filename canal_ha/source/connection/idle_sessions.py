@@ -1,0 +1,221 @@
+"""IdleSessions: sessions for questions that nobody uses now, shared by all destinations of the process. Any thread.
+
+A server may have a thousand destinations. Each of them asks it something now and then, and needs no session of its own
+meanwhile. There is no limit on the sessions in use, because whoever has one may need another.
+
+An address can come to lead to another server, while connections to the former one go on. So whoever has asked a server
+takes only sessions to that server. Until then he takes only sessions that are younger than he is. He goes over to the
+server to which the address leads when he finds no session and opens one, as if the sessions were his own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.source.connection.flavor import AskedServer, asked_server
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.connection.stop_signal import StopSignal
+
+MOST_IDLE = 3  # of one kind, for one account of one server
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKind:
+    """What the sessions that replace each other have in common.
+
+    many: allow several statements in one question.
+    prepare: called with each new session.
+    """
+
+    many: bool = False
+    prepare: Callable[[SourceSession], object] = lambda session: None
+
+
+PLAIN = SessionKind()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSession:
+    """A session. server: which server it leads to. began_s: monotonic seconds at which it began to connect."""
+
+    session: SourceSession
+    server: AskedServer
+    began_s: float
+
+
+class IdleSessions:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # never held while a server is asked
+        self._idle: dict[Hashable, list[KeptSession]] = {}
+        self._users: Counter[tuple[Hashable, AskedServer]] = Counter()
+
+    def take(self, key: Hashable, server: AskedServer | None, since_s: float) -> KeptSession | None:
+        """Return the session that was used last; None if there is none. It may be lost.
+
+        key: the account at an address, and the kind.
+        server: to which it has to lead; None for any.
+        since_s: it began later.
+        """
+        with self._lock:
+            sessions = self._idle.get(key, [])
+            for found in reversed(sessions):
+                if found.began_s > since_s and server in (None, found.server):
+                    sessions.remove(found)
+                    return found
+        return None
+
+    def put(self, key: Hashable, used: KeptSession) -> None:
+        """Keep a session for the next one who asks, if anybody may."""
+        surplus = [used]
+        with self._lock:
+            if self._users[key, used.server]:
+                sessions = self._idle.setdefault(key, [])
+                sessions.append(used)
+                of_server = sorted((each for each in sessions if each.server == used.server), key=_began)
+                surplus = of_server[:-MOST_IDLE]  # the oldest serve the fewest
+                for each in surplus:
+                    sessions.remove(each)
+        _close(surplus)
+
+    def join(self, key: Hashable, server: AskedServer) -> None:
+        """Somebody uses sessions to this server from now on."""
+        with self._lock:
+            self._users[key, server] += 1
+
+    def leave(self, key: Hashable, server: AskedServer) -> None:
+        """Somebody does so no longer. Close what nobody uses any more."""
+        unused: list[KeptSession] = []
+        with self._lock:
+            self._users[key, server] -= 1
+            if not self._users[key, server]:
+                del self._users[key, server]
+                sessions = self._idle.pop(key, [])
+                unused = [each for each in sessions if each.server == server]
+                if others := [each for each in sessions if each.server != server]:
+                    self._idle[key] = others
+        _close(unused)
+
+
+def _began(each: KeptSession) -> float:
+    return each.began_s
+
+
+def _close(sessions: list[KeptSession]) -> None:
+    for each in sessions:
+        each.session.close()
+
+
+OF_PROCESS = IdleSessions()
+
+
+class SourceSessions:
+    """The sessions of one user of a server: what asks it for one purpose of one destination. Any thread.
+
+    server: the one that was asked last; None before the first question.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig | None = None,
+        stop_signal: StopSignal | None = None,
+        kind: SessionKind = PLAIN,
+        idle: IdleSessions = OF_PROCESS,
+    ) -> None:
+        """Open nothing yet.
+
+        config: of the destination.
+        source: the configured master unless given.
+        stop_signal: interrupts the sessions that are in use when the destination stops.
+        kind: of the sessions.
+        idle: where the sessions come from, and where they go.
+        """
+        self.server: AskedServer | None = None
+        self._config = config
+        self._source = source or config.master
+        self._stop_signal = stop_signal or StopSignal()
+        self._kind = kind
+        self._idle = idle
+        self._key = account_of(self._config, self._source), kind
+        self._lock = threading.Lock()
+        self._since_s = time.monotonic()
+
+    @contextmanager
+    def lent(self) -> Iterator[SourceSession]:
+        """Yield a session for the caller alone. If an error leaves the block, this user has only new ones after that.
+
+        Rights that somebody grants because of the error apply to new connections only.
+
+        Raises SourceUnavailable, SourceRefused.
+        """
+        with self.lent_with_server() as used:
+            yield used.session
+
+    @contextmanager
+    def lent_with_server(self) -> Iterator[KeptSession]:
+        """Yield what `lent` does, with the server that answers on it."""
+        used = self._taken() or self._new()
+        answered = False
+        try:
+            self._goes_to(used.server)
+            yield used
+            answered = True
+        finally:
+            if not answered:
+                self._since_s = time.monotonic()
+            if self._stop_signal.released(used.session.connection) and answered:
+                self._idle.put(self._key, used)
+            else:
+                used.session.close()
+
+    def close(self) -> None:
+        """Leave the sessions to the others. What nobody else uses is closed; the next question opens a new one."""
+        self._goes_to(None)
+        self._since_s = time.monotonic()
+
+    def _goes_to(self, server: AskedServer | None) -> None:
+        with self._lock:
+            if server == self.server:
+                return
+            former, self.server = self.server, server
+            if server:
+                self._idle.join(self._key, server)
+        if former:
+            self._idle.leave(self._key, former)
+
+    def _taken(self) -> KeptSession | None:
+        while found := self._idle.take(self._key, self.server, self._since_s):
+            try:
+                self._stop_signal.opened(found.session.connection)
+            except BaseException:
+                self._idle.put(self._key, found)
+                raise
+            if found.session.alive():
+                return found
+            self._stop_signal.released(found.session.connection)
+        return None
+
+    def _new(self) -> KeptSession:
+        began_s = time.monotonic()
+        session = SourceSession(self._config, self._source, opening=self._stop_signal.opened, many=self._kind.many)
+        try:
+            server = asked_server(session)
+            self._kind.prepare(session)
+        except BaseException:
+            self._stop_signal.released(session.connection)
+            session.close()
+            raise
+        return KeptSession(session, server, began_s)
+
+
+def account_of(config: InstanceConfig, source: SourceConfig) -> Hashable:
+    """Return the address, and as whom it is asked: the same for destinations that can use each other's sessions."""
+    return source.host, source.port, source.tls, config.username, config.password, config.so_timeout_s
