@@ -104,6 +104,7 @@ class Instance:
         reactor: Reactor,
         *,
         run_blocking: RunBlocking,
+        run_long: RunBlocking | None = None,
         log: InstanceListener,
         flush_period_ms: int,
         batch_ids: BatchIds,
@@ -117,6 +118,7 @@ class Instance:
         claim: this node's right to run the destination.
         reactor: Twisted's.
         run_blocking: runs a call that waits for MySQL on the pool.
+        run_long: runs one that may read the binlog, on threads that no look waits for; None: the pool, too.
         log: hears what happens.
         flush_period_ms: how often acknowledged cursors are written; 0 writes them with each ACK.
         batch_ids: the node's, because ids go on from one instance of the destination to the next.
@@ -128,6 +130,7 @@ class Instance:
         self._claim = claim
         self._reactor = reactor
         self._run_blocking = run_blocking
+        self._run_long = run_long or run_blocking
         self._log = log
         self._flush_period_s = flush_period_ms / 1000
         self._batch_ids = batch_ids
@@ -166,7 +169,7 @@ class Instance:
         self._start_unwritten = False
         self._unreadable_told = False
         self._compiling = OneAtATime(reactor)  # by account, or by client id without one
-        self._snapshots = Snapshots(config, origin, run_blocking, self._compiling)
+        self._snapshots = Snapshots(config, origin, self._run_long, self._compiling)
         self._compiled: dict[int, tuple[str, ColumnRules]] = {}  # of each client's last SUBSCRIBE
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
@@ -333,7 +336,7 @@ class Instance:
                 # The table history must begin before the start. If the source does not answer, the next call reports it
                 async with self._asking:
                     with suppress(CanalError):
-                        await self._run_blocking(lambda: self._origin.keep_house(None))
+                        await self._run_long(lambda: self._origin.keep_house(None))
                     start = await self._start_position()
                     if snapshot.tables:
                         start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
@@ -556,12 +559,12 @@ class Instance:
         with self._read_places.reserved(object(), identity.account):
             await self._check_limits(identity)
             async with self._asking:
-                start = await self._run_blocking(lambda: self._origin.view.find(place))
+                start = await self._run_long(lambda: self._origin.view.find(place))
                 end = None
                 if until is not None and until.journal:
                     end = LogPosition(until.journal, until.offset)
                 elif until is not None:
-                    end = await self._run_blocking(lambda: self._origin.view.find(until))
+                    end = await self._run_long(lambda: self._origin.view.find(until))
                 if snapshot.tables:
                     try:
                         state = await self._snapshots.initial(identity, snapshot)
@@ -606,7 +609,7 @@ class Instance:
         if place.part and not self.config.group:
             raise LocalProtocolError(f"{self.config.destination} has one source: omit {place.part}/")
         async with self._asking:
-            position = await self._run_blocking(lambda: self._origin.view.find(place))
+            position = await self._run_long(lambda: self._origin.view.find(place))
         self._check()
         cursor = self.meta.cursor(client_id)
         if cursor is None:
@@ -685,7 +688,7 @@ class Instance:
             raise LocalProtocolError(f"{self.config.destination} reads files: there is no other server")
         if "/" in to and not self.config.group:
             raise LocalProtocolError(f"{self.config.destination} has one source: do not name one")
-        return await self._run_blocking(lambda: switch.switch(to, "an operator asked for it"))
+        return await self._run_long(lambda: switch.switch(to, "an operator asked for it"))
 
     def status(self) -> InstanceStatus:
         """Return the figures of this moment."""
@@ -820,7 +823,7 @@ class Instance:
         if cursor is None:
             return
         try:
-            instead = await self._run_blocking(lambda: self._origin.view.instead(cursor, self.config.position_lost))
+            instead = await self._run_long(lambda: self._origin.view.instead(cursor, self.config.position_lost))
         except CanalError as error:
             if client_id in self._streams:  # it may have unsubscribed meanwhile
                 self._streams[client_id].not_found(error)
@@ -880,9 +883,9 @@ class Instance:
         client without a cursor has not begun: its node in ZooKeeper exists as soon as its process looks for the node.
         """
         kept = self._kept_start
-        start = await self._run_blocking(lambda: self._origin.view.start(kept))
+        start = await self._run_long(lambda: self._origin.view.start(kept))
         if kept is None and (seen := self._kept_start) is not None:  # a look was answered meanwhile
-            start = await self._run_blocking(lambda: self._origin.view.start(seen))
+            start = await self._run_long(lambda: self._origin.view.start(seen))
         return start
 
     @property
@@ -896,27 +899,25 @@ class Instance:
         return bool(self.meta.cursors() or self.meta.unreadable)
 
     async def _look_at_source(self) -> None:
-        """Ask where the binlog ends, and look after the table history."""
-        seen = await self._see_newest()
-        if seen is not None:
-            await self._keep_start(seen)
-        self.hurry()
-        if seen is not None:
-            await self._keep_house()
-
-    async def _see_newest(self) -> LogPosition | None:
-        """Ask where the binlog ends. Return None, after a report, if the source does not answer."""
+        """Ask where the binlog ends, and look after the table history: in one call, while nothing is new."""
+        start_known = self._has_begun or self.meta.start is not None
+        nothing_new = start_known and self._newest is not None and not self._source_error
+        at_once = self._keeping_house(at_once=True) if nothing_new else lambda: False
         try:
-            self._newest = await self._run_blocking(self._origin.view.newest)
+            self._newest, kept = await self._run_blocking(lambda: (self._origin.view.newest(), at_once()))
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
             self._source_error = str(error)
-            return None
+            self.hurry()
+            return
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        return self._newest
+        await self._keep_start(self._newest)
+        self.hurry()
+        if not kept:
+            await self._run_long(self._keeping_house())
 
     async def _keep_start(self, seen: LogPosition) -> None:
         """Until there is a client, keep the first answer of the source as the start of the first one."""
@@ -937,17 +938,28 @@ class Instance:
         except Fenced as error:
             self._claim.lost(error)
 
-    async def _keep_house(self) -> None:
-        """Look after the table history, and ask how long the source keeps what clients need."""
+    def _keeping_house(self, *, at_once: bool = False) -> Callable[[], bool]:
+        """Return what looks after the table history, and asks how long the source keeps what clients need: on threads.
+
+        What it finds out counts at once. If the source goes away again, the next look reports it.
+
+        at_once: as in Origin.keep_house.
+        """
         start = self.meta.start
+        cursors = {
+            each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
+        }
         needed = self.meta.cursors() or (() if start is None else (start,))
         known = None if self.meta.unreadable else needed
-        with suppress(CanalError):  # if the source went away again, the next look reports it
-            await self._run_blocking(lambda: self._origin.keep_house(known))
-            cursors = {
-                each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
-            }
-            self._outlook = await self._run_blocking(lambda: self._origin.outlook(cursors))
+
+        def keep_house() -> bool:
+            with suppress(CanalError):
+                if not self._origin.keep_house(known, at_once=at_once):
+                    return False
+                self._outlook = self._origin.outlook(cursors)
+            return True
+
+        return keep_house
 
     def _watch(self) -> None:
         """Report alarms that begin or end."""

@@ -118,10 +118,11 @@ class Origin(Protocol):
         Raises CanalError when the source does not answer.
         """
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """Keep what clients need of the table history, and drop the rest. Called now and then.
 
         cursors: of all clients; None if they are unknown. Then nothing is dropped.
+        at_once: do only what takes no time. Return False if more is due, which has to be asked for again then.
         Raises CanalError when the source does not answer.
         """
 

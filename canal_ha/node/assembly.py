@@ -1,6 +1,6 @@
 """Assembly: builds the instance of one destination from its configuration.
 
-Files of cursors are written in threads of their own.
+Files of cursors are written in threads of their own, and what may read a source's journals has threads of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from canal_ha.source.history.stores import HistoryClaim
 
 T = TypeVar("T")
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
+LONG_THREADS = 200  # that search journals or read a table history; a look at a source takes none of them
 
 
 class Assembly:
@@ -53,10 +54,13 @@ class Assembly:
         self._reads = ReactorReads(reactor)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
+        self._long_pool = ThreadPool(0, LONG_THREADS, "long")
+        self._long_pool.start()
 
     def close(self) -> None:
-        """End the threads for cursors, after the instances have stopped."""
+        """End the threads, after the instances have stopped."""
         self._cursor_pool.stop()
+        self._long_pool.stop()
 
     def owned(self, config: InstanceConfig, ownership: Ownership) -> Instance:
         """Build an instance that runs while this node owns the destination in ZooKeeper."""
@@ -91,6 +95,9 @@ class Assembly:
     def _write_cursors(self, call: Callable[[], T]) -> Awaitable[T]:
         return deferToThreadPool(self._reactor, self._cursor_pool, call)
 
+    def _run_long(self, call: Callable[[], T]) -> Awaitable[T]:
+        return deferToThreadPool(self._reactor, self._long_pool, call)
+
     def _instance(
         self,
         config: InstanceConfig,
@@ -109,6 +116,7 @@ class Assembly:
             claim,
             self._reactor,
             run_blocking=deferToThread,
+            run_long=self._run_long,
             log=self._log,
             flush_period_ms=flush_period_ms,
             batch_ids=self._batch_ids,

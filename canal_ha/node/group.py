@@ -69,13 +69,16 @@ class GroupOrigin:
         found = (origin.definition(schema, table) for origin in self._origins)
         return next((text for text in found if text), None)
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin. Every source does it, even if another one fails."""
         places = None if cursors is None else [parts(self._config, cursor) for cursor in cursors]
-        _each(
+        done = _each(
             self._origins,
-            lambda part, origin: origin.keep_house(None if places is None else [at[part - 1] for at in places]),
+            lambda part, origin: origin.keep_house(
+                None if places is None else [at[part - 1] for at in places], at_once=at_once
+            ),
         )
+        return all(done)
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """Return, by client id, the outlook of the source that purges first."""
@@ -102,7 +105,7 @@ class GroupOrigin:
 
     def _purged(self, part: int, at: LogPosition) -> bool:
         """Whether a source has purged the journal of this position."""
-        return self._origins[part - 1].outlook({0: at}).get(0, Outlook()).purge_in_s == 0.0
+        return self._origins[part - 1].purged(at)
 
 
 class _Switches:

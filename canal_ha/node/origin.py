@@ -72,8 +72,9 @@ class FilesOrigin:
         """See Origin."""
         return self._server.fetch(schema, table) if self._server else None
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """Do nothing: the table history of files is read again after every start."""
+        return True
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """Return nothing: nobody knows when a file will be deleted."""

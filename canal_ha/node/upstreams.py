@@ -37,6 +37,7 @@ from canal_ha.node.snapshot_feed import SnapshotFeed, open_watched
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
 from canal_ha.source.connection.reactor_reads import ReactorReads
+from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
@@ -173,16 +174,24 @@ class Upstreams:
         """See Origin."""
         return self._now.tables.fetch(schema, table)
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin. A cursor of another server needs nothing of this one's history."""
         now = self._now
+        if at_once:
+            return now.history.goes_on(now.view.end(RECENT_S))
         now.history.look(None if cursors is None else [cursor for cursor in cursors if now.has(cursor)])
+        return True
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """See Origin. A cursor of another server has no outlook."""
         now = self._now
         own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
-        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own).items()}
+        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own, RECENT_S).items()}
+
+    def purged(self, at: LogPosition) -> bool:
+        """Whether the server has purged the journal of a position. One of another server counts as there."""
+        now = self._now
+        return now.has(at) and now.view.kept_for({0: at})[0][0] == 0.0
 
     def interrupt(self) -> None:
         """See Origin."""
@@ -207,9 +216,9 @@ class Upstreams:
         return self._now.view.version
 
     def newest(self) -> LogPosition:
-        """See View."""
+        """See View. The first look at a server asks for itself; later ones may get an answer of the last second."""
         now = self._now
-        now.newest = now.view.newest()
+        now.newest = now.view.end(None if now.newest is None else RECENT_S).newest
         return now.newest
 
     def start(self, kept: LogPosition | None) -> LogPosition:

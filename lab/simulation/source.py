@@ -397,8 +397,9 @@ class MemoryOrigin:
         """Whether a feed goes on although the origin is closed."""
         return self.closed and not all(feed.stopped for feed in self.opened)
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin."""
+        return True
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """See Origin."""

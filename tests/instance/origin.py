@@ -30,8 +30,9 @@ class PlainOrigin:
         """See Origin."""
         return self._open_feed(request)
 
-    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin."""
+        return True
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """See Origin."""

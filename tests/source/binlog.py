@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.history import destination_history
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.positions import locate
+from canal_ha.source.positions.locate import BinlogEnd
 
 SCHEMA = "s"
 FIRST = 4
@@ -68,6 +70,7 @@ class Binlog:
     asking: called after a definition was read, before it is returned.
     reading: called before events are read.
     early: this many reads stop before the end, as if the server had not yet written everything to its disk.
+    asked: how often a history has taken a session.
     """
 
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -80,6 +83,7 @@ class Binlog:
     asking: Callable[[], None] = lambda: None
     reading: Callable[[], None] = lambda: None
     early: int = 0
+    asked: int = 0
     _journal: int = 1
     _offset: int = FIRST
 
@@ -87,6 +91,16 @@ class Binlog:
     def newest(self) -> LogPosition:
         """Return the end of the binlog."""
         return LogPosition(f"bin.{self._journal:06d}", self._offset, timestamp_ms=1000)
+
+    @property
+    def flavor(self) -> Flavor:
+        """Return the server's settings."""
+        return Flavor("8.4.0", False, (8, 4, 0), 1, uuid=self.uuid, row_metadata=self.metadata)
+
+    @property
+    def end(self) -> BinlogEnd:
+        """Return the end of the binlog, asked for now."""
+        return BinlogEnd(time.monotonic(), self.flavor, self.newest)
 
     def rotate(self, times: int = 1) -> None:
         """Begin this many journals."""
@@ -208,6 +222,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
         @contextmanager
         def lent(self) -> Iterator[Asked]:
+            binlog.asked += 1
             yield self
 
         def query(self, sql: str) -> list[dict[str, str]]:
@@ -248,7 +263,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
             return reached
 
     def examined(session: object) -> Flavor:
-        return Flavor("8.4.0", False, (8, 4, 0), 1, uuid=binlog.uuid, row_metadata=binlog.metadata)
+        return binlog.flavor
 
     with patch.context() as patched:
         patched.setattr(destination_history, "examine", examined)

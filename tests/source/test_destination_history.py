@@ -17,7 +17,9 @@ from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history import stretches
+from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.sql_store import in_file
+from canal_ha.source.positions.locate import BinlogEnd
 from tests.source.binlog import SCHEMA, Binlog, Stream, installed, look
 
 MODIFY = "ALTER TABLE t MODIFY b int FIRST"
@@ -399,6 +401,56 @@ def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
     assert right(lagging.read())
     look(node, None)
     assert len(node._history.ranges()) == 1
+
+
+def look_if_due(node: DestinationHistory, end: BinlogEnd) -> None:
+    """Look as an instance does that knows the end of the binlog."""
+    if not node.goes_on(end):
+        node.look([BEGIN])
+
+
+def test_a_look_that_knows_the_end_asks_nothing_while_the_binlog_goes_on(binlog: Binlog) -> None:
+    """Neither on an idle server nor while a stream reads, also beyond an end that is a second old."""
+    node = binlog.history()
+    stream = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    stream.read()
+    look_if_due(node, binlog.end)
+    asked = binlog.asked
+    for _ in range(3):
+        look_if_due(node, end := binlog.end)
+        binlog.insert("t")
+        stream.read()
+        look_if_due(node, replace(binlog.end, newest=end.newest))
+    assert binlog.asked == asked
+
+
+def test_a_look_that_knows_the_end_asks_when_the_binlog_is_another_one(binlog: Binlog) -> None:
+    """After RESET MASTER the end lies before what a stream has read; a new journal and another server show, too."""
+    node = binlog.history()
+    stream = Stream(binlog, node, BEGIN).open()
+    for _ in range(3):
+        binlog.insert("t")
+    stream.read()
+    for _ in range(2):
+        look_if_due(node, binlog.end)
+    changes: list[Callable[[], None]] = [
+        lambda: binlog.begin_anew(t=("b", "a")),
+        binlog.rotate,
+        lambda: setattr(binlog, "uuid", "v"),
+    ]
+    for change in changes:
+        asked = binlog.asked
+        change()
+        look_if_due(node, binlog.end)
+        assert binlog.asked > asked
+        look_if_due(node, binlog.end)
+        asked = binlog.asked
+        look_if_due(node, binlog.end)
+        assert binlog.asked == asked
+    assert right(Stream(binlog, node, BEGIN).open().read()) is False  # it holds no row yet
+    binlog.insert("t")
+    assert right(Stream(binlog, node, BEGIN).open().read())
 
 
 def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ the source is asked; blocks on MySQL.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import weakref
@@ -35,6 +36,7 @@ from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.history.recording import Recording
 from canal_ha.source.history.stretches import Stretches
 from canal_ha.source.positions import locate
+from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.positions.scan import Scanner
 
 _TABLES = (
@@ -52,6 +54,8 @@ MOST_RECORDS = 5000  # before a snapshot replaces them, if cursors allow: bounds
 MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by reading what lies between
 MOST_JOINTS = 256  # of streams that moved here; later ones go before earlier ones
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
+
+_NO_ENDS: tuple[float, list[tuple[int | str, ...]]] = (math.inf, [])  # later than any answer
 
 
 class FetchFrom(Protocol):
@@ -112,6 +116,7 @@ class DestinationHistory:
         self._others: Mapping[str, History] | None = None  # None: not asked for yet
         self._loaded = False
         self._times = JournalTimes({})
+        self._ends = _NO_ENDS
         self._snapshots: list[LogPosition] = []
         self._streams: weakref.WeakKeyDictionary[HistoryDump, _Opened] = weakref.WeakKeyDictionary()
 
@@ -228,11 +233,48 @@ class DestinationHistory:
 
     # ---- the pool, at intervals
 
+    def goes_on(self, end: BinlogEnd) -> bool:
+        """Record the ranges if this is still the binlog that is covered, and nothing is due. Return False if not.
+
+        end: of the binlog. The source is not asked.
+        """
+        if not self._goes_on(end):
+            return False
+        self._put_in_order()
+        return True
+
     def look(self, cursors: Collection[LogPosition] | None) -> None:
         """Begin to cover, record the ranges, and take a snapshot if it is due.
 
         cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
         """
+        self._look(cursors)
+        self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        with self._turn:
+            self._trim()
+        self._note()
+
+    def _goes_on(self, end: BinlogEnd) -> bool:
+        """Whether this is still the binlog that is covered, and nothing is due."""
+        with self._turn:
+            seen_at, seen = self._ends
+            self._advance()
+            self._ends = time.monotonic(), [known.end.order for known in self._history.ranges()]
+            if seen_at > end.asked_at:
+                seen = self._ends[1]  # which may lie beyond `end`, because streams have read on since it was asked for
+            return (
+                self._loaded
+                and self._recording.source == end.server.identity
+                and self._times.looked_at == end.newest.journal
+                and all(each <= end.newest.order for each in seen)
+                and bool(self._ends[1])
+                and not self._snapshot_due()
+                and not self._expired(self._limit_ms)
+            )
+
+    def _look(self, cursors: Collection[LogPosition] | None) -> None:
         with self._sessions.lent() as session:
             server = examine(session)
             history, newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
@@ -245,9 +287,6 @@ class DestinationHistory:
                 self._take_snapshot(history, taken, scanner)
             if cursors is not None:
                 self._expire(history, cursors, lambda: locate.oldest(session, server, self._config.master))
-        with self._turn:
-            self._trim()
-        self._note()
 
     def close(self) -> None:
         """Record the covered ranges and close what is idle."""
@@ -340,6 +379,7 @@ class DestinationHistory:
         self._others = None
         self._snapshots = []
         self._times = JournalTimes({})
+        self._ends = _NO_ENDS
         self._streams.clear()
         self._loaded = False
 
@@ -498,6 +538,20 @@ class DestinationHistory:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
+    @property
+    def _limit_ms(self) -> int:
+        """The time of the oldest snapshot that is not too old, ms since 1970."""
+        return int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
+
+    def _expired(self, limit_ms: int) -> list[LogPosition]:
+        """Return the snapshots that are too old, or one of too many, without those at the beginning."""
+        many = self._recording.size > self._most_records
+        first = next(iter(self._history.ranges()), None)
+        if first is None:
+            return []
+        old = (at for at in self._snapshots if many or at.timestamp_ms < limit_ms)
+        return [at for at in old if edge(at).order > first.start.order]
+
     def _expire(self, history: History, cursors: Collection[LogPosition], begin: Callable[[], LogPosition]) -> None:
         """Drop what lies before the newest expired snapshot that every stream, and every cursor in use, has passed.
 
@@ -508,14 +562,9 @@ class DestinationHistory:
         its client may never come back.
         begin: returns the beginning of the binlog.
         """
-        limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
+        limit_ms = self._limit_ms
         with self._turn:
-            many = self._recording.size > self._most_records
-            first = next(iter(history.ranges()), None)
-            if first is None:
-                return
-            old = (at for at in self._snapshots if many or at.timestamp_ms < limit_ms)
-            expired = [at for at in old if edge(at).order > first.start.order]
+            expired = self._expired(limit_ms)
         if not expired:
             return
         oldest = begin().order

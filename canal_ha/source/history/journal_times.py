@@ -21,12 +21,13 @@ class JournalTimes:
     """The times of the last journals of one binlog. Any thread.
 
     known: journal -> when it was created, ms since 1970; oldest journal first.
+    looked_at: the last journal that was the newest one; "" before any.
     """
 
     def __init__(self, known: Mapping[str, int]) -> None:
         self.known = dict(known)
         self._lock = threading.Lock()
-        self._looked_at = ""
+        self.looked_at = ""
 
     def agree(self, newest: str, scanner: Scanner, *, again: bool) -> bool:
         """Return False if this server's journals are others of the same names. Learn the time of the newest one.
@@ -37,7 +38,7 @@ class JournalTimes:
         Raises SourceUnavailable, SourceRefused.
         """
         with self._lock:
-            if newest == self._looked_at and not again:
+            if newest == self.looked_at and not again:
                 return True
             known = dict(self.known)
         time_ms = scanner.began_ms(newest)
@@ -49,7 +50,7 @@ class JournalTimes:
             if old is not None and not _has_time(old, known[old], scanner):
                 return False
         with self._lock:
-            self._looked_at = newest
+            self.looked_at = newest
             self.known = dict([*(known | {newest: time_ms}).items()][-_MOST:])
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import SourceRefused
@@ -12,6 +12,15 @@ from canal_ha.source.connection.flavor import Flavor, binary_logs
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions.resume import FIRST_OFFSET
 from canal_ha.source.positions.scan import Scanner
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogEnd:
+    """Where a binlog ended. asked_at: when that was asked, monotonic seconds. server: the server's settings then."""
+
+    asked_at: float
+    server: Flavor
+    newest: LogPosition
 
 
 def newest(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition:

@@ -4,6 +4,7 @@ other."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -13,8 +14,9 @@ from canal_ha.errors import PositionLost
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source.connection.flavor import Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.connection.flavor import AskedServer, Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.connection.idle_sessions import SourceSessions
+from canal_ha.source.connection.recent_answers import together
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.positions import gtids, locate, lost
@@ -27,6 +29,13 @@ _TABLES = (
     "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
     " AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') ORDER BY 1, 2"
 )
+
+
+class _AnotherServer(Exception):
+    """Another server has answered than the one whose answer was to be shared."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
 
 
 class View:
@@ -62,6 +71,22 @@ class View:
         """Return the current end of the binlog. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.newest(session, server, self._config, self._source))
 
+    def end(self, recent_s: float | None = None) -> locate.BinlogEnd:
+        """Return where the binlog ends.
+
+        recent_s: how long ago the server may have told it, to any destination; None: ask now, for this one alone.
+        Raises SourceUnavailable, SourceRefused.
+        """
+
+        def ask(session: SourceSession, server: Flavor) -> locate.BinlogEnd:
+            asked_at = time.monotonic()
+            return locate.BinlogEnd(asked_at, server, locate.newest(session, server, self._config, self._source))
+
+        end = self._recently("end", ask, recent_s)
+        self.version = end.server.version
+        check(end.server, self._config, self._source.address)
+        return end
+
     def oldest(self) -> LogPosition:
         """Return the beginning of the oldest journal. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.oldest(session, server, self._source))
@@ -96,12 +121,34 @@ class View:
         """Describe whether the binlog still has this position, and how far it is from the end."""
         return self._ask(lambda session, server: lost.reach(binary_logs(session), at))
 
-    def kept_for(self, cursors: Mapping[int, LogPosition]) -> dict[int, tuple[float, float]]:
+    def kept_for(
+        self, cursors: Mapping[int, LogPosition], recent_s: float | None = None
+    ) -> dict[int, tuple[float, float]]:
         """Return for each client id the seconds until its cursor's journal may be purged, and the source's expiry.
 
+        cursors: by client id.
+        recent_s: as for `end`.
         0.0: the journal is purged; -1.0: no purge is foreseen. Raises SourceUnavailable, SourceRefused.
         """
-        return self._ask(lambda session, server: self._kept_for(session, server, cursors))
+
+        def ask(session: SourceSession, server: Flavor) -> tuple[list[str], float, float]:
+            return ([log.name for log in binary_logs(session)], *expiry(session))
+
+        names, expiry_s, now_s = self._recently("journals", ask, recent_s)
+        if recent_s is not None and any(each.journal and each.journal not in names for each in cursors.values()):
+            return self.kept_for(cursors)  # its journal may be newer than the answer
+        kept: dict[int, tuple[float, float]] = {}
+        for client_id, cursor in cursors.items():
+            if cursor.journal not in names:
+                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
+                continue
+            behind = names[names.index(cursor.journal) + 1 :]
+            purge_in_s = -1.0
+            if behind and expiry_s:  # the expiry of a journal counts from the start of the next one
+                purge_in_s = max(0.1, self._began_s(behind[0], recent_s) + expiry_s - now_s)
+            kept[client_id] = (purge_in_s, expiry_s)
+        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
+        return kept
 
     def close(self) -> None:
         """Use no session any more; the next question opens a new one."""
@@ -129,27 +176,6 @@ class View:
             return locate.oldest(session, server, self._source)
         return locate.at_time(Scanner(session, server, self._config, self._source, self._opening), start_ms)
 
-    def _kept_for(
-        self, session: SourceSession, server: Flavor, cursors: Mapping[int, LogPosition]
-    ) -> dict[int, tuple[float, float]]:
-        names = [log.name for log in binary_logs(session)]
-        expiry_s, now_s = expiry(session)
-        kept: dict[int, tuple[float, float]] = {}
-        for client_id, cursor in cursors.items():
-            if cursor.journal not in names:
-                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
-                continue
-            behind = names[names.index(cursor.journal) + 1 :]
-            purge_in_s = -1.0
-            if behind and expiry_s:
-                if behind[0] not in self._began_ms:  # the expiry of a journal counts from the start of the next one
-                    scanner = Scanner(session, server, self._config, self._source, self._opening)
-                    self._began_ms[behind[0]] = scanner.began_ms(behind[0])
-                purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
-            kept[client_id] = (purge_in_s, expiry_s)
-        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
-        return kept
-
     def _find(self, session: SourceSession, server: Flavor, place: Place) -> LogPosition:
         if place.end == "earliest":
             return locate.oldest(session, server, self._source)
@@ -173,8 +199,39 @@ class View:
             return self._ask(question)
 
     def _ask(self, question: Callable[[SourceSession, Flavor], T]) -> T:
-        with self._sessions.lent() as session:
-            server = examine(session)
+        return self._answered(question)[1]
+
+    def _answered(self, question: Callable[[SourceSession, Flavor], T]) -> tuple[AskedServer, T]:
+        with self._sessions.lent_with_server() as used:
+            server = examine(used.session)
             self.version = server.version
-            check(server, self._config, session.where.address)
-            return question(session, server)
+            check(server, self._config, used.session.where.address)
+            return used.server, question(used.session, server)
+
+    def _recently(self, name: str, question: Callable[[SourceSession, Flavor], T], recent_s: float | None) -> T:
+        """Ask a question that other destinations may ask the same server. recent_s: as for `end`."""
+        server = self._sessions.server
+        if recent_s is None or server is None:
+            return self._ask(question)
+
+        def ask() -> T:
+            asked, answer = self._answered(question)
+            if asked != server:
+                raise _AnotherServer(answer)
+            return answer
+
+        try:
+            return together(self._config, self._source, (name, server), ask, recent_s)
+        except _AnotherServer as found:
+            answer: T = found.answer  # type: ignore[assignment]  # of the question
+            return answer
+
+    def _began_s(self, journal: str, recent_s: float | None) -> float:
+        began_ms = self._began_ms.get(journal)
+        if began_ms is None:
+
+            def ask(session: SourceSession, server: Flavor) -> int:
+                return Scanner(session, server, self._config, self._source, self._opening).began_ms(journal)
+
+            began_ms = self._began_ms[journal] = self._recently(f"began {journal}", ask, recent_s)
+        return began_ms / 1000
