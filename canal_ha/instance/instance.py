@@ -5,18 +5,16 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import InstanceConfig, WhenLost
@@ -44,6 +42,7 @@ from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.round_queue import RoundQueue
+from canal_ha.instance.rounds import Rounds
 from canal_ha.instance.shown_tables import shown_definition, shown_tables
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
@@ -75,6 +74,7 @@ T = TypeVar("T")
 HEALTH_PERIOD_S = 5.0
 FIRST_LOOK_S = 5.0  # how long the first start of a destination waits for its source
 PARKING_PERIOD_S = 1.0
+WATCH_PERIOD_S = 2.0  # what makes an alarm lasts for longer
 WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
 KEEP_WITHIN_S = 10.0  # the choice of a server, before a switch
 LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
@@ -109,6 +109,7 @@ class Instance:
         flush_period_ms: int,
         batch_ids: BatchIds,
         from_feed: FromFeed | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         """Wire the destination together; `start` begins to serve it.
 
@@ -123,6 +124,7 @@ class Instance:
         flush_period_ms: how often acknowledged cursors are written; 0 writes them with each ACK.
         batch_ids: the node's, because ids go on from one instance of the destination to the next.
         from_feed: see Stream; None: the reactor's callFromThread.
+        rounds: of all instances of the node; None: the instance has timers of its own.
         """
         self.config = config
         self.meta = Meta(config.destination, open_backend(self), turn=DeferredLock())
@@ -174,7 +176,8 @@ class Instance:
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
-        self._loops: list[LoopingCall] = []
+        self._rounds = rounds or Rounds(reactor)
+        self._ends: list[Callable[[], None]] = []  # of the chores
         self._stopped = False
 
     # ---- life
@@ -200,8 +203,8 @@ class Instance:
             self.hurry()
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
-        self._every(PARKING_PERIOD_S, self._watch)
-        self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)
+        self._every(WATCH_PERIOD_S, self._watch)
+        self._every(self._flush_period_s or WRITE_AGAIN_S, self._flush_due)
         with suppress(defer.TimeoutError):
             await self._first_look.addTimeout(FIRST_LOOK_S, cast(IReactorTime, self._reactor))
         self._log.event(self.config.destination, "instance.started", clients=len(self._streams))
@@ -216,9 +219,8 @@ class Instance:
         if self._stopped:
             return
         self._stopped = True
-        for loop in self._loops:
-            if loop.running:
-                loop.stop()
+        for end in self._ends:
+            end()
         for stream in self._streams.values():
             stream.close(NotRunningHere(self.config.destination))
         for read in tuple(self._reads):
@@ -228,7 +230,7 @@ class Instance:
             await self._last_flush()
         self._report_unwritten()
         await self._run_blocking(self._origin.close)
-        if self._loops:  # else it has never started
+        if self._ends:  # else it has never started
             self._log.event(self.config.destination, "instance.stopped")
 
     async def _last_flush(self) -> None:
@@ -254,6 +256,13 @@ class Instance:
                 error=self._write_error or some(list(self.meta.refused.values())),
                 alarm=True,
             )
+
+    def _flush_due(self) -> Awaitable[bool] | None:
+        """Flush if anything is due."""
+        if self.meta.changed or self._write_error:
+            return self.flush()
+        self._flushed_at = self._reactor.seconds()
+        return None
 
     async def flush(self) -> bool:
         """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
@@ -985,10 +994,7 @@ class Instance:
                 read.close(f"no GET for {self.config.read_idle_s:g} s (canal.instance.read.idle)")
 
     def _every(self, period_s: float, call: Callable[[], object], *, now: bool = False) -> None:
-        loop = LoopingCall(_as_deferred(call))
-        loop.clock = cast(IReactorTime, self._reactor)
-        self._loops.append(loop)
-        loop.start(period_s, now=now).addErrback(self._loop_broke)
+        self._ends.append(self._rounds.every(period_s, call, self._loop_broke, now=now))
 
     def _loop_broke(self, failure: Failure) -> None:
         """A chore failed with an unexpected error: give the destination up, so that another node takes it over."""
@@ -1000,13 +1006,3 @@ class Instance:
             self._claim.lost(broke)
         else:
             self._first_look.errback(broke)  # the start fails
-
-
-def _as_deferred(call: Callable[[], object]) -> Callable[[], object]:
-    """Wrap a chore that may be a coroutine, because LoopingCall waits for Deferreds alone."""
-
-    def run() -> object:
-        result = call()
-        return Deferred.fromCoroutine(result) if iscoroutine(result) else result
-
-    return run

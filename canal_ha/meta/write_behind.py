@@ -65,6 +65,7 @@ class Meta:
         self._due: set[int] = set()  # clients whose cursor the next flush writes
         self._servers_due = False  # the next flush writes the chosen servers again
         self._start_due = False  # the next flush writes the start again, or voids it
+        self._writing = False  # a flush is under way
 
     async def load(self) -> None:
         """Load the backend's snapshot; call it once, before any other method. Raises MetaUnreadable."""
@@ -99,6 +100,12 @@ class Meta:
     def due(self) -> tuple[int, ...]:
         """Clients whose cursor waits for a flush, except those that are being written."""
         return tuple(sorted(self._due))
+
+    @property
+    def changed(self) -> bool:
+        """Whether a flush has anything to write, or is writing."""
+        void = self.start is not None and (self._start_due or bool(self._cursors))
+        return bool(self._writing or void or self._due or self._due_clients or self._servers_due)
 
     # ---- clients come and go, durably
 
@@ -284,6 +291,7 @@ class Meta:
                 self._due_clients |= {identity.client_id for identity in clients if failed(identity.client_id)}
                 self._due |= {each for each, due in cursors if failed(each) and self._cursors[each] is due}
 
+            self._writing = True
             try:
                 await self._backend.write(tuple(changes))
             except ClientsRefused as error:
@@ -294,6 +302,8 @@ class Meta:
                 self._start_due |= start_due
                 self._servers_due |= servers_due
                 raise
+            finally:
+                self._writing = False
             tried = {identity.client_id for identity in clients} | {client_id for client_id, _ in cursors}
             self.refused = {each: why for each, why in self.refused.items() if each not in tried} | dict(refused)
             if void and not refused:

@@ -17,6 +17,7 @@ from canal_ha.errors import CanalError
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.origin import Origin
+from canal_ha.instance.rounds import Rounds
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
@@ -26,12 +27,14 @@ from canal_ha.node.claims import OwnedClaim, UndisputedClaim
 from canal_ha.node.group import GroupOrigin
 from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import FilesOrigin
+from canal_ha.node.pool_threads import PoolThreads
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.history.stores import HistoryClaim
 
 T = TypeVar("T")
+TURNS = 20  # of the regular chores of all instances, within each period
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
 LONG_THREADS = 200  # that search journals or read a table history; a look at a source takes none of them
 
@@ -52,14 +55,18 @@ class Assembly:
         self._log = log
         self._batch_ids = batch_ids
         self._reads = ReactorReads(reactor)
+        self._rounds = Rounds(reactor, TURNS)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
         self._long_pool = ThreadPool(0, LONG_THREADS, "long")
         self._long_pool.start()
+        self._long_threads = PoolThreads(reactor, lambda: self._long_pool)
+        self._long_threads.start()
 
     def close(self) -> None:
         """End the threads, after the instances have stopped."""
         self._cursor_pool.stop()
+        self._long_threads.stop()
         self._long_pool.stop()
 
     def owned(self, config: InstanceConfig, ownership: Ownership) -> Instance:
@@ -121,6 +128,7 @@ class Assembly:
             flush_period_ms=flush_period_ms,
             batch_ids=self._batch_ids,
             from_feed=self._reads.call,
+            rounds=self._rounds,
         )
 
 

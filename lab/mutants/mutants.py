@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "no flush in between",
         INSTANCE,
-        "self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)",
+        "self._every(self._flush_period_s or WRITE_AGAIN_S, self._flush_due)",
         "pass",
         promise="flushed-in-time",
     ),

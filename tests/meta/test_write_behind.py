@@ -449,6 +449,24 @@ def test_cursor_from_outside_voids_the_start() -> None:
     assert clients.start is None
 
 
+def test_a_flush_under_way_counts_as_a_change() -> None:
+    """Else cursors that wait for a disk that hangs would look as if they were flushed just now."""
+    disk = Disk()
+    clients = meta(disk)
+    do(clients.subscribe(A, at(120)))
+    seen = [clients.changed]
+    clients.move(1, at(130))
+    seen.append(clients.changed)
+    disk.held = Deferred()
+    flushing = Deferred.fromCoroutine(clients.flush())
+    assert not clients.due
+    seen.append(clients.changed)
+    disk.held.callback(None)
+    assert flushing.called
+    seen.append(clients.changed)
+    assert seen == [False, True, True, False]
+
+
 def test_with_asyncio() -> None:
     """Meta needs nothing of Twisted: it also works with asyncio's lock and loop."""
 
