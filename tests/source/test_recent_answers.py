@@ -130,6 +130,27 @@ def test_an_error_is_only_for_the_one_who_asked(answers: RecentAnswers) -> None:
     assert answers.of("q", server.ask) in (asked, asked + 1)
 
 
+def test_a_wait_that_is_not_wanted_any_more_ends(answers: RecentAnswers) -> None:
+    """A dump that is stopped does not wait for a source that hangs."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hanging() -> int:
+        inside.set()
+        assert go_on.wait(PATIENCE_S)
+        return 1
+
+    def stopped() -> None:
+        raise SourceUnavailable("stopped")
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(answers.of, "q", hanging)
+        assert inside.wait(PATIENCE_S)
+        with pytest.raises(SourceUnavailable, match="stopped"):
+            answers.of("q", lambda: 2, go_on=stopped)
+        go_on.set()
+        assert first.result(PATIENCE_S) == 1
+
+
 def test_who_waits_too_long_asks_and_his_answer_serves_the_others(answers: RecentAnswers, clock: Clock) -> None:
     """One destination's session hangs. One of the others asks for itself, and not all of them at once."""
     server, inside, go_on = Server(), threading.Event(), threading.Event()

@@ -18,6 +18,7 @@ from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.reader import DumpRequest, run
+from canal_ha.source.connection.recent_answers import together
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import truncated
 from canal_ha.source.positions.lost import DUMP_FAILED, ended, gtids_refused
@@ -91,6 +92,10 @@ class Scanner:
 
     def began_ms(self, journal: str, offset: int = FIRST_OFFSET) -> int:
         """Return when a journal was created, ms: the time of its format description, which comes before any offset."""
+        question = "began", self.server.identity, journal, offset
+        return together(self.config, self.source, question, lambda: self._began_ms(journal, offset))
+
+    def _began_ms(self, journal: str, offset: int) -> int:
         scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
         self._run(scan, journal=journal, offset=offset)
         return scan.found.timestamp_ms if scan.found else 0

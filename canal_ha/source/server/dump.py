@@ -38,6 +38,7 @@ from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads, something_waits
 from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
+from canal_ha.source.connection.recent_answers import together
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.current_source import CurrentSource
@@ -402,7 +403,14 @@ class Dump:
         flavor.check(server, self._config, self._where.address)
         if not upstream.met(server.identity):
             raise _Rerouted
-        server_id = free_server_id(self._replica, flavor.replicas(session, server), server.server_id)
+        replicas = together(
+            self._config,
+            self._source,
+            ("replicas", server.identity),
+            lambda: flavor.replicas(session, server),
+            go_on=self._go_on,
+        )
+        server_id = free_server_id(self._replica, replicas, server.server_id)
         if server_id is None:
             raise SourceRefused(
                 f"{self._where.address}: another replica uses server id {self._replica.server_id}; set"
