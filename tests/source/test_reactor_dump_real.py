@@ -15,6 +15,7 @@ from canal_ha.errors import SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import TableSchema
+from canal_ha.source.connection import heartbeats
 from canal_ha.source.server.calm import SMALL_BYTES
 from canal_ha.source.server.dump import DumpStarted
 from lab import MySQL, SqlServer
@@ -227,3 +228,21 @@ def test_idleness_is_known_while_the_reactor_reads(source_server: SqlServer, dat
             time.sleep(0.1)
         until(lambda: "5000" in reading.rows(), what="the row")
         assert known == [idle_at]
+
+
+def test_a_dump_counts_for_the_heartbeats_once_and_no_longer_than_it_lives(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after its connection was lost."""
+    counted = heartbeats.Heartbeats()
+    monkeypatch.setattr(heartbeats, "OF_PROCESS", counted)
+    make_table(source_server, database)
+    with Watched(source_server, database) as reading:
+        for _ in range(2):
+            reading.insert(1)
+            assert counted._dumps == 1
+            for thread in dump_threads(source_server):
+                source_server.execute(f"KILL {thread}")
+        reading.insert(1)
+        assert counted._dumps == 1
+    until(lambda: counted._dumps == 0, what="the end of the dump")

@@ -12,10 +12,10 @@ from pymysqlreplication import BinLogStreamReader
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.dump_connection import DumpConnection, Eater
 from canal_ha.source.connection.encoded_gtids import encoded
+from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.session import Interruptible, SourceSession, settings
 
-HEARTBEAT_S = 1.0  # how often the source reports that there is nothing new; a stream is idle only then
 # as canal sets them (docs/protocol.md#source-session)
 _SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"
 
@@ -29,6 +29,7 @@ class DumpRequest:
 
     gtid: read what this set lacks; "" reads from journal and offset.
     blocking: wait for more at the end of the binlog; otherwise the server sends EOF there.
+    heartbeat_s: how often the source reports that there is nothing new; a stream is idle only then.
     """
 
     server_id: int
@@ -38,6 +39,7 @@ class DumpRequest:
     offset: int = 4
     gtid: str = ""
     blocking: bool = True
+    heartbeat_s: float = HEARTBEAT_S
 
 
 def run(
@@ -90,7 +92,7 @@ def run(
         only_events=(),
         report_slave=(request.replica.name, "", "", 0),
         slave_uuid=request.replica.uuid,
-        slave_heartbeat=HEARTBEAT_S,
+        slave_heartbeat=request.heartbeat_s,
         pymysql_wrapper=connect,
         enable_logging=False,
     )

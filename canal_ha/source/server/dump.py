@@ -31,13 +31,14 @@ from canal_ha.decode.outputs import (
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source.connection import flavor
+from canal_ha.source.connection import flavor, heartbeats
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.dump_connection import Eater
+from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads, something_waits
-from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
+from canal_ha.source.connection.reader import DumpRequest, run
 from canal_ha.source.connection.recent_answers import together
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
@@ -271,6 +272,7 @@ class Dump:
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
+        self._has_heartbeats = False  # that are counted
         self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
@@ -438,6 +440,7 @@ class Dump:
             mariadb=server.mariadb,
             journal=begin.journal,
             offset=begin.offset,
+            heartbeat_s=self._heartbeat_s(),
         )
         try:
             eater = Eater(self._eat, self._room, self._received, self._lends, self._lend)
@@ -445,6 +448,13 @@ class Dump:
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
+
+    def _heartbeat_s(self) -> float:
+        """Return how often heartbeats come. A merge of sources and a snapshot wait for them."""
+        if not (self._reads and (self._lead or self._ring_room)):
+            return HEARTBEAT_S
+        self._has_heartbeats = True
+        return heartbeats.OF_PROCESS.begin(self._config.so_timeout_s, self._config.alarm_lag_s)
 
     def _move(self, scanner: Scanner, source: Source, upstream: Upstream) -> None:
         """Continue in the binlog of another server."""
@@ -511,6 +521,9 @@ class Dump:
                 connection.close()
         self._decoder = self._connected = self._session = self._rest = None
         self._calm.interrupted()
+        if self._has_heartbeats:
+            self._has_heartbeats = False
+            heartbeats.OF_PROCESS.end()
         self._leave()
 
     def _eat(self, data: memoryview) -> list[bytes]:
