@@ -95,6 +95,52 @@ def test_the_reactor_delivers_small_transactions_and_the_thread_everything_else(
         assert all(name.startswith("dump-") for name in tables.threads)
 
 
+def dump_threads_here() -> list[str]:
+    """Return the names of the threads of dumps in this process."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("dump-")]
+
+
+def test_a_dump_that_the_reactor_reads_has_no_thread(source_server: SqlServer, database: str) -> None:
+    """A thousand streams at the end of the binlog need no thousand threads. What may block begins one."""
+    make_table(source_server, database)
+    with Watched(source_server, database) as reading:
+        reading.lend()
+        until(lambda: not dump_threads_here(), what="the thread to end")
+        reading.insert(3)
+        assert reading.by_reactor
+        assert not dump_threads_here()
+        source_server.execute(f"CREATE TABLE {database}.other (id INT PRIMARY KEY)")
+        reading.insert(1)
+        assert reading.threads[-1].startswith("dump-")
+        reading.lend()
+        until(lambda: not dump_threads_here(), what="the thread to end again")
+        reading.dump.stop()
+        assert reading.dump.join(10)
+    assert not dump_threads_here()
+
+
+def test_a_dump_goes_on_when_there_can_be_threads_again(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reactor gives a socket back at a moment at which the process has too many threads."""
+    make_table(source_server, database)
+    with Watched(source_server, database) as reading:
+        reading.lend()
+        until(lambda: not dump_threads_here(), what="the thread to end")
+        start, refused = threading.Thread.start, list[str]()
+
+        def refuse_once(thread: threading.Thread) -> None:
+            if thread.name.startswith("dump-") and not refused:
+                refused.append(thread.name)
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse_once)
+        source_server.execute(f"CREATE TABLE {database}.other (id INT PRIMARY KEY)")
+        reading.insert(1)
+        assert len(refused) == 1
+
+
 def test_a_large_transaction_between_small_ones_keeps_its_place(source_server: SqlServer, database: str) -> None:
     """Its first bytes may come to the reactor; the thread goes on inside it."""
     make_table(source_server, database)

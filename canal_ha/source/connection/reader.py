@@ -42,6 +42,83 @@ class DumpRequest:
     heartbeat_s: float = HEARTBEAT_S
 
 
+class DumpReader:
+    """One dump. `read` may be called again after Lending; `close` ends the dump."""
+
+    def __init__(
+        self,
+        request: DumpRequest,
+        session: SourceSession,
+        config: InstanceConfig,
+        source: SourceConfig,
+        eater: Eater,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
+        """Connect nothing yet.
+
+        request: the dump to ask for.
+        session: lent to the library for the one question that it asks.
+        config, source: the server to connect to.
+        eater: takes the received bytes.
+        opening: called with the connection before it connects.
+        """
+        self._request = request
+        self._session = session
+        self._config = config
+        self._eater = eater
+        self._opening = opening
+        self._connection: DumpConnection | None = None
+        of_mariadb, of_mysql = (request.gtid, "") if request.mariadb else ("", request.gtid)
+        self._of_mysql = of_mysql
+        self._reader = BinLogStreamReader(
+            connection_settings={**settings(config, source), "init_command": _SESSION},
+            server_id=request.server_id,
+            log_file="" if of_mysql else request.journal or None,
+            log_pos=request.offset,
+            auto_position=of_mariadb or None,
+            # True would send an empty file name and, without GTIDs, read everything again
+            is_mariadb=bool(of_mariadb),
+            resume_stream=True,
+            blocking=request.blocking,
+            only_events=(),
+            report_slave=(request.replica.name, "", "", 0),
+            slave_uuid=request.replica.uuid,
+            slave_heartbeat=request.heartbeat_s,
+            pymysql_wrapper=self._connect,
+            enable_logging=False,
+        )
+
+    def read(self) -> None:
+        """Dump until the connection ends or the eater raises. Return after the EOF of a non-blocking dump.
+
+        Raises SourceUnavailable, SourceRefused, Lending, and whatever the eater raises.
+        """
+        with self._session.where.translating():
+            self._reader.fetchone()
+
+    def close(self) -> None:
+        """Close the connection."""
+        vars(self._session.connection).pop("_get_dbms", None)  # of the library's reader, which would live as long
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def _connect(self, **options: Any) -> Interruptible:
+        """Connect for the library: first for the dump, then once more for questions."""
+        if self._connection is not None:
+            return self._session.connection
+        self._connection = DumpConnection(
+            self._eater,
+            annotate=self._request.mariadb,
+            gtid_set=encoded(self._of_mysql) if self._of_mysql else None,
+            receive_bytes=self._config.receive_buffer_bytes,
+            defer_connect=True,
+            **options,
+        )
+        self._opening(self._connection)
+        self._connection.connect()
+        return self._connection
+
+
 def run(
     request: DumpRequest,
     session: SourceSession,
@@ -50,57 +127,9 @@ def run(
     eater: Eater,
     opening: Callable[[Interruptible], None] = lambda connection: None,
 ) -> None:
-    """Dump until the connection ends or `eater` raises. Return after the EOF of a non-blocking dump.
-
-    request: the dump to ask for.
-    session: lent to the library for the one question that it asks.
-    config, source: the server to connect to.
-    eater: takes the received bytes.
-    opening: called with the connection before it connects.
-    Raises SourceUnavailable, SourceRefused, and whatever `eater` raises.
-    """
-
-    def connect(**options: Any) -> Interruptible:
-        """Connect for the library: first for the dump, then once more for questions."""
-        if connections:
-            return session.connection
-        connection = DumpConnection(
-            eater,
-            annotate=request.mariadb,
-            gtid_set=encoded(of_mysql) if of_mysql else None,
-            receive_bytes=config.receive_buffer_bytes,
-            defer_connect=True,
-            **options,
-        )
-        connections.append(connection)
-        opening(connection)
-        connection.connect()
-        return connection
-
-    connections: list[DumpConnection] = []
-    of_mariadb, of_mysql = (request.gtid, "") if request.mariadb else ("", request.gtid)
-    reader = BinLogStreamReader(
-        connection_settings={**settings(config, source), "init_command": _SESSION},
-        server_id=request.server_id,
-        log_file="" if of_mysql else request.journal or None,
-        log_pos=request.offset,
-        auto_position=of_mariadb or None,
-        # True would send an empty file name and, without GTIDs, read everything again
-        is_mariadb=bool(of_mariadb),
-        resume_stream=True,
-        blocking=request.blocking,
-        only_events=(),
-        report_slave=(request.replica.name, "", "", 0),
-        slave_uuid=request.replica.uuid,
-        slave_heartbeat=request.heartbeat_s,
-        pymysql_wrapper=connect,
-        enable_logging=False,
-    )
+    """Dump until the connection ends or `eater` raises, and close the connection. See DumpReader."""
+    reader = DumpReader(request, session, config, source, eater, opening)
     try:
-        with session.where.translating():
-            reader.fetchone()
+        reader.read()
     finally:
-        vars(session.connection).pop("_get_dbms", None)  # of the library's reader, which would live as long
-        for connection in connections:
-            if connection.open:
-                connection.close()
+        reader.close()

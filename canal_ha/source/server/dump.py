@@ -1,8 +1,8 @@
 """The source thread of one stream: connect, check, dump, decode, deliver; reconnect when the connection breaks.
 
 `Dump` starts one thread and runs on it, except `start`, `stop`, `join`, `reroute` and reading the attributes that show
-its progress. At the end of the binlog it lends its socket to the reactor, and waits. mysql-replication speaks the
-protocol; reconnecting is done here, not by the library.
+its progress. At the end of the binlog it lends its socket to the reactor, and the thread ends. Another one goes on when
+the reactor gives the socket back. mysql-replication speaks the protocol; reconnecting is done here, not by the library.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source.connection import flavor, heartbeats
 from canal_ha.source.connection.backoff import Backoff
-from canal_ha.source.connection.dump_connection import Eater
+from canal_ha.source.connection.dump_connection import DumpConnection, Eater, Lending
 from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
-from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads, something_waits
-from canal_ha.source.connection.reader import DumpRequest, run
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, Lent, ReactorReads, something_waits
+from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.recent_answers import together
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
@@ -54,6 +54,7 @@ from canal_ha.source.server.shared import SharedDump, SharedDumps
 
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
+THREAD_AGAIN_S = 1.0  # before another try to begin a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,14 +296,18 @@ class Dump:
         self._connected: DumpStarted | None = None
         self._session: SourceSession | None = None
         self._where = Where(config, config.master)
-        name = f"dump-{config.destination}-{replica.name}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._reader: DumpReader | None = None
+        self._server: flavor.Flavor | None = None
+        self._lending: DumpConnection | None = None  # what the thread is to lend
+        self._lent: tuple[DumpConnection, Lent] | None = None  # until a thread has it back
+        self._over = threading.Event()
+        self._name = f"dump-{config.destination}-{replica.name}"
 
     # ---- any thread
 
     def start(self) -> None:
-        """Start the thread and return at once."""
-        self._thread.start()
+        """Start the thread and return at once. Raises RuntimeError if there can be no more threads."""
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
         """Ask the dump to end, wake it if it waits for the source, and return at once.
@@ -324,28 +329,40 @@ class Dump:
                 connection.interrupt()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end; return False if the time-out expires first."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        """Wait for the dump to end; return False if the time-out expires first."""
+        return self._over.wait(timeout_s)
 
     # ---- the dump's thread
 
     def _run(self) -> None:
+        lending: DumpConnection | None = None
         try:
             self._run_connections()
+            lending, self._lending = self._lending, None
         finally:
-            if self._sharing:
-                self._sharing.dumps.gone(self._sharing.kind, self)
+            if not lending:
+                if self._sharing:
+                    self._sharing.dumps.gone(self._sharing.kind, self)
+                self._over.set()
+        if lending:
+            self._lend(lending)
 
     def _run_connections(self) -> None:
+        """Run until the dump ends, or is to lend its connection."""
         # Nothing here keeps the error of a connection: its traceback holds the decoder and all that the decoder knows.
-        while not self._stopping.is_set() and self._goes_on(self._connection()):
+        while (self._lent or not self._stopping.is_set()) and self._goes_on(self._connection()):
             pass
 
     def _connection(self) -> SharedDump | CanalError | _Rerouted | None:
-        """Run one connection. Return what to follow, why it failed or goes elsewhere, or None if it stops."""
+        """Run one connection. Return what to follow, why it failed or moves; None if it stops or is to be lent."""
         try:
-            self._dump()
+            if self._lent:
+                self._take_over(*self._lent)
+                self._read()
+            else:
+                self._dump()
+        except Lending as lending:
+            self._lending = lending.connection
         except (_Stopped, RingClosed):
             return None
         except _Following as following:
@@ -355,7 +372,8 @@ class Dump:
         except Exception as error:
             return self._unforeseen(error)
         finally:
-            self._close()
+            if not self._lending:
+                self._close()
         return None
 
     def _unforeseen(self, error: Exception) -> CanalError:
@@ -442,11 +460,19 @@ class Dump:
             offset=begin.offset,
             heartbeat_s=self._heartbeat_s(),
         )
+        eater = Eater(self._eat, self._room, self._received, self._lends)
+        self._server = server
+        self._reader = DumpReader(request, session, self._config, self._source, eater, self.opened)
+        self._read()
+
+    def _read(self) -> None:
+        """Read until an exception ends the connection, or lends it."""
+        assert self._reader is not None
+        assert self._server is not None
         try:
-            eater = Eater(self._eat, self._room, self._received, self._lends, self._lend)
-            run(request, session, self._config, self._source, eater, self.opened)
+            self._reader.read()
         except MalformedEvent as error:
-            raise self._stepped_back(server, error) from error
+            raise self._stepped_back(self._server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
 
     def _heartbeat_s(self) -> float:
@@ -519,7 +545,9 @@ class Dump:
         for connection in connections:
             if connection.open:
                 connection.close()
-        self._decoder = self._connected = self._session = self._rest = None
+        if self._reader:
+            self._reader.close()
+        self._decoder = self._connected = self._session = self._rest = self._reader = self._server = None
         self._calm.interrupted()
         if self._has_heartbeats:
             self._has_heartbeats = False
@@ -626,26 +654,44 @@ class Dump:
         """Whether the reactor is to read from now on."""
         return self._reads is not None and self._calm.reached(self._ready_at) and self._may_lend()
 
-    def _lend(self, sock: socket, silent_s: float) -> list[bytes] | None:
-        """Let the reactor read, and go on where it stopped. Return None if the source was silent for too long."""
+    def _lend(self, connection: DumpConnection) -> None:
+        """Let the reactor read. This is the last that the thread does."""
         assert self._reads is not None
-        room = self._lead or self._ring_room
-        assert room is not None
-        room.patient = False
+        self._be_patient(False)
         self.lent = True
         if not self._lead:  # a shared dump is in the middle of its followers
             self._answer = self._reads.answer
+        sock = connection.socket
+        lent = self._reads.lent(sock, partial(self._eat_piece, sock), connection.silent_s, self._given_back)
+        self._lent = connection, lent
+        lent.lend()
+
+    def _given_back(self) -> None:
+        """Let a thread go on. The reactor's thread."""
         try:
-            heard = self._reads.read(sock, partial(self._eat_piece, sock), silent_s)
-        finally:
-            room.patient = True
-            self.lent = False
-            self._answer = lambda: None
+            self.start()
+        except RuntimeError:  # there are too many threads
+            assert self._reads is not None
+            self._reads.later(THREAD_AGAIN_S, self._given_back)
+
+    def _take_over(self, connection: DumpConnection, lent: Lent) -> None:
+        """Go on where the reactor stopped. Raises what its last piece raised."""
+        self._lent = None
+        self._be_patient(True)
+        self.lent = False
+        self._answer = lambda: None
+        lent.raise_error()
         self._calm.interrupted()
         rest, self._rest = self._rest, None
         if rest is not None:
-            return self._decode(rest, 0)
-        return [] if heard else None
+            connection.hand_over(self._decode(rest, 0))
+        elif lent.silent:
+            raise connection.silent()
+
+    def _be_patient(self, patient: bool) -> None:
+        room = self._lead or self._ring_room
+        assert room is not None
+        room.patient = patient
 
     def _may_lend(self) -> bool:
         """Whether nothing is known that the reactor would have to wait for, or put together."""
