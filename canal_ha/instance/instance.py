@@ -913,7 +913,7 @@ class Instance:
         nothing_new = start_known and self._newest is not None and not self._source_error
         at_once = self._keeping_house(at_once=True) if nothing_new else lambda: False
         try:
-            self._newest, kept = await self._run_blocking(lambda: (self._origin.view.newest(), at_once()))
+            newest, kept = await self._run_blocking(lambda: (self._origin.view.newest(), at_once()))
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
@@ -923,7 +923,8 @@ class Instance:
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        await self._keep_start(self._newest)
+        self._newest = newest
+        await self._keep_start(newest)
         self.hurry()
         if not kept:
             await self._run_long(self._keeping_house())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from twisted.internet.threads import deferToThread, deferToThreadPool
+from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
 from canal_ha.cluster.ownership import Ownership
@@ -25,9 +25,9 @@ from canal_ha.meta.repository import CursorEdits, MetaBackend, OpenBackend
 from canal_ha.model.tell import Tell
 from canal_ha.node.claims import OwnedClaim, UndisputedClaim
 from canal_ha.node.group import GroupOrigin
+from canal_ha.node.growing_pool import GrowingPool
 from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import FilesOrigin
-from canal_ha.node.pool_threads import PoolThreads
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
 from canal_ha.source.connection.reactor_reads import ReactorReads
@@ -36,7 +36,9 @@ from canal_ha.source.history.stores import HistoryClaim
 T = TypeVar("T")
 TURNS = 20  # of the regular chores of all instances, within each period
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
-LONG_THREADS = 200  # that search journals or read a table history; a look at a source takes none of them
+THREADS = 16  # of each of the next two, while their calls end
+QUESTION_THREADS = 400  # that ask sources, if these hang
+LONG_THREADS = 200  # that search journals or read a table history; no look at a source waits for them
 
 
 class Assembly:
@@ -58,16 +60,14 @@ class Assembly:
         self._rounds = Rounds(reactor, TURNS)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
-        self._long_pool = ThreadPool(0, LONG_THREADS, "long")
-        self._long_pool.start()
-        self._long_threads = PoolThreads(reactor, lambda: self._long_pool)
-        self._long_threads.start()
+        self._questions = GrowingPool(reactor, "questions", THREADS, QUESTION_THREADS)
+        self._long_work = GrowingPool(reactor, "long", THREADS, LONG_THREADS)
 
     def close(self) -> None:
         """End the threads, after the instances have stopped."""
         self._cursor_pool.stop()
-        self._long_threads.stop()
-        self._long_pool.stop()
+        self._questions.stop()
+        self._long_work.stop()
 
     def owned(self, config: InstanceConfig, ownership: Ownership) -> Instance:
         """Build an instance that runs while this node owns the destination in ZooKeeper."""
@@ -102,9 +102,6 @@ class Assembly:
     def _write_cursors(self, call: Callable[[], T]) -> Awaitable[T]:
         return deferToThreadPool(self._reactor, self._cursor_pool, call)
 
-    def _run_long(self, call: Callable[[], T]) -> Awaitable[T]:
-        return deferToThreadPool(self._reactor, self._long_pool, call)
-
     def _instance(
         self,
         config: InstanceConfig,
@@ -122,8 +119,8 @@ class Assembly:
             open_backend,
             claim,
             self._reactor,
-            run_blocking=deferToThread,
-            run_long=self._run_long,
+            run_blocking=self._questions.run,
+            run_long=self._long_work.run,
             log=self._log,
             flush_period_ms=flush_period_ms,
             batch_ids=self._batch_ids,

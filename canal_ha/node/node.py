@@ -47,7 +47,6 @@ from canal_ha.node.lasting import LOGS, NO_RIGHTS
 from canal_ha.node.lone_placements import LonePlacements
 from canal_ha.node.operator_token import write_token
 from canal_ha.node.pause_file import is_paused
-from canal_ha.node.pool_threads import PoolThreads
 from canal_ha.node.processor_wait import ProcessorWait
 from canal_ha.node.scanning import Scan
 from canal_ha.node.together import together
@@ -111,7 +110,6 @@ class Node:
             self._made_admin_service() if config.admin_port > 0 and not self._admin_port_alarm else None
         )
         self._heartbeat = Heartbeat(reactor, ProcessorWait())
-        self._pool_threads = PoolThreads(reactor, lambda: reactor.getThreadPool())
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
         self._admin: AdminPort | None = None
@@ -150,7 +148,6 @@ class Node:
             LOG.error("admin_protocol.closed", error=alarm.text)
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
         self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
-        self._pool_threads.start()
         if self._accounts.accounts.is_open and self._config.admin_http_port >= 0:
             self._entrance.operator_token = write_token(self._config.operator_token_file)
         self._open_side_ports()
@@ -193,7 +190,6 @@ class Node:
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         self._heartbeat.stop()
-        self._pool_threads.stop()
         self._audit.stop()
         if self._audit_file:
             self._audit_file.close()

@@ -1,0 +1,72 @@
+"""GrowingPool: a pool that has few threads, and more while its calls hang. Reactor thread.
+
+Hundreds of threads that all have work hold each other up: they wait for the interpreter's lock. But each question to a
+source that hangs keeps a thread, and must not keep others from theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+
+T = TypeVar("T")
+
+LOOK_S = 0.5  # between two looks at whether calls hang
+
+
+class GrowingPool:
+    """See the module. The pool runs from its creation on."""
+
+    def __init__(self, reactor: Any, name: str, least: int, most: int) -> None:
+        """Begin without a thread.
+
+        reactor: Twisted's.
+        name: of the threads.
+        least: how many threads there may be while calls end.
+        most: how many there may be in all.
+        """
+        self._reactor = reactor
+        self._least, self._most = least, most
+        self._pool = ThreadPool(0, least, name)
+        self._pool.start()
+        self._under_way = 0
+        self._ended = 0  # since the last look
+        self._loop = LoopingCall(self._look)
+        self._loop.clock = reactor
+
+    def run(self, call: Callable[[], T]) -> Deferred[T]:
+        """Call on a thread, and return the result."""
+        self._under_way += 1
+        if not self._loop.running:
+            self._loop.start(LOOK_S, now=False)
+        return deferToThreadPool(self._reactor, self._pool, call).addBoth(self._over)
+
+    def stop(self) -> None:
+        """End the threads. Calls that hang have to be interrupted before."""
+        if self._loop.running:
+            self._loop.stop()
+        self._pool.stop()
+
+    def _over(self, result: T | Failure) -> T | Failure:
+        self._under_way -= 1
+        self._ended += 1
+        return result
+
+    def _look(self) -> None:
+        """Let the pool have more threads if calls wait while others hang, and few again when none waits."""
+        ended, self._ended = self._ended, 0
+        pool = self._pool
+        if self._under_way > pool.max:
+            if ended < pool.max:
+                threads = min(self._most, 2 * pool.max)
+                pool.adjustPoolsize(minthreads=threads, maxthreads=threads)  # a new maximum alone begins no thread
+        elif pool.max > self._least and self._under_way <= self._least:
+            pool.adjustPoolsize(minthreads=0, maxthreads=self._least)
+        if not self._under_way and pool.max == self._least:
+            self._loop.stop()

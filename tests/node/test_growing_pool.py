@@ -1,0 +1,125 @@
+"""A pool of few threads, while calls end and while they hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from canal_ha.node.growing_pool import LOOK_S, GrowingPool
+from lab.waiting import until
+
+LEAST, MOST = 4, 40
+PATIENCE_S = 20
+
+
+class Reactor(Clock):
+    """A clock of the test. Calls of threads wait until the test makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[tuple[Any, tuple[object, ...]]] = []
+
+    def callFromThread(self, call: Any, *args: object) -> None:
+        """Keep a call."""
+        self._calls.append((call, args))
+
+    def turn(self) -> None:
+        """Make the calls so far, and look once."""
+        calls, self._calls = self._calls, []
+        for call, args in calls:
+            call(*args)
+        self.advance(LOOK_S)
+
+
+@pytest.fixture
+def reactor() -> Reactor:
+    """The reactor of the pool."""
+    return Reactor()
+
+
+@pytest.fixture
+def pool(reactor: Reactor) -> Iterator[GrowingPool]:
+    """A pool that is stopped after the test."""
+    found = GrowingPool(reactor, "test", LEAST, MOST)
+    yield found
+    found.stop()
+
+
+def threads() -> int:
+    """Return how many threads the pool has."""
+    return sum("test" in thread.name for thread in threading.enumerate())
+
+
+def test_calls_that_end_need_few_threads(reactor: Reactor, pool: GrowingPool) -> None:
+    """However many there are."""
+    counts: list[int] = []
+    for _ in range(50 * LEAST):
+        pool.run(threads).addCallback(counts.append)
+
+    def all_over() -> bool:
+        reactor.turn()
+        return len(counts) == 50 * LEAST
+
+    until(all_over)
+    assert max(counts) <= LEAST
+    reactor.turn()
+    assert not reactor.getDelayedCalls()
+
+
+def test_calls_that_hang_keep_no_other_call_from_a_thread(reactor: Reactor, pool: GrowingPool) -> None:
+    """A server that hangs has twenty destinations. The threads end when it has answered."""
+    go_on = threading.Event()
+    hanging = [pool.run(lambda: go_on.wait(PATIENCE_S)) for _ in range(20)]
+    other = pool.run(lambda: "answer")
+
+    def answered() -> bool:
+        reactor.turn()
+        return other.called
+
+    try:
+        until(answered)
+        assert not any(each.called for each in hanging)
+    finally:
+        go_on.set()
+
+    def over() -> bool:
+        reactor.turn()
+        return all(each.called for each in hanging) and threads() <= LEAST
+
+    until(over)
+
+
+def test_there_is_a_limit(reactor: Reactor, pool: GrowingPool) -> None:
+    """Of threads. What waits gets its turn when one of them is free."""
+    go_on = threading.Event()
+    hanging = [pool.run(lambda: go_on.wait(PATIENCE_S)) for _ in range(3 * MOST)]
+    for _ in range(20):
+        reactor.turn()
+    assert threads() == MOST
+    go_on.set()
+
+    def over() -> bool:
+        reactor.turn()
+        return all(each.called for each in hanging)
+
+    until(over)
+
+
+def test_an_error_is_the_result(reactor: Reactor, pool: GrowingPool) -> None:
+    """As with any pool."""
+    errors: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    pool.run(fail).addErrback(lambda failure: errors.append(str(failure.value)))
+
+    def told() -> bool:
+        reactor.turn()
+        return errors == ["broken"]
+
+    until(told)
