@@ -21,7 +21,7 @@ T = TypeVar("T")
 RECENT_S = 1.0
 PATIENCE_S = 1.0  # with a question that another one asks
 MOST_PATIENCE_S = 3.0  # with all of them
-_LOOK_S = 0.2  # between two looks at whether the wait is still wanted
+_LOOK_S = 0.5  # between two looks at whether the wait is still wanted
 
 
 @dataclass(slots=True)

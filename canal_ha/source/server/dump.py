@@ -31,15 +31,16 @@ from canal_ha.decode.outputs import (
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source.connection import flavor, heartbeats
+from canal_ha.source.connection import flavor, heartbeats, openings
 from canal_ha.source.connection.backoff import Backoff
 from canal_ha.source.connection.dump_connection import DumpConnection, Eater, Lending
 from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
+from canal_ha.source.connection.idle_sessions import account_of
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reactor_reads import PIECE_BYTES, Lent, ReactorReads, something_waits
 from canal_ha.source.connection.reader import DumpReader, DumpRequest
-from canal_ha.source.connection.recent_answers import together
+from canal_ha.source.connection.recent_answers import RECENT_S, together
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.current_source import CurrentSource
@@ -274,6 +275,7 @@ class Dump:
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
         self._alone_until = 0.0
         self._has_heartbeats = False  # that are counted
+        self._opens_at: Hashable = None  # the server at which it has a place to open
         self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
@@ -417,6 +419,8 @@ class Dump:
             raise _Stopped
         upstream = self._route()
         self._config, self._source = upstream.config, upstream.config.master
+        self._opens_at = account_of(self._config, self._source)
+        openings.OF_PROCESS.enter(self._opens_at, self, self._go_on)
         session = self._session = SourceSession(self._config, self._source, opening=self.opened)
         self._where = session.where
         server = flavor.examine(session)
@@ -428,6 +432,7 @@ class Dump:
             self._source,
             ("replicas", server.identity),
             lambda: flavor.replicas(session, server),
+            recent_s=0.0 if self._replica.server_id else RECENT_S,  # two derived ids are hardly ever equal
             go_on=self._go_on,
         )
         server_id = free_server_id(self._replica, replicas, server.server_id)
@@ -539,6 +544,12 @@ class Dump:
             self._connections.append(connection)
         self._go_on()
 
+    def _opened(self) -> None:
+        """Leave the place of a dump that opens."""
+        if self._opens_at is not None:
+            openings.OF_PROCESS.leave(self._opens_at, self)
+            self._opens_at = None
+
     def _close(self) -> None:
         with self._opening:
             connections, self._connections = self._connections, []
@@ -549,6 +560,7 @@ class Dump:
             self._reader.close()
         self._decoder = self._connected = self._session = self._rest = self._reader = self._server = None
         self._calm.interrupted()
+        self._opened()
         if self._has_heartbeats:
             self._has_heartbeats = False
             heartbeats.OF_PROCESS.end()
@@ -590,6 +602,7 @@ class Dump:
         if self._session:  # it is not needed while dumping, and a server counts each connection
             self._session.close()
             self._session = None
+            self._opened()
         self._heard(count)
         packets: list[bytes] = []
         decoder = self._decoder
