@@ -13,7 +13,14 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, SourceUnavailable
 from canal_ha.model.tell import Tell
 from canal_ha.node.upstreams import Generation
-from canal_ha.source.connection.idle_sessions import MOST_IDLE, IdleSessions, SessionKind, SourceSessions
+from canal_ha.source.connection.idle_sessions import (
+    MOMENT_S,
+    MOST_AT_ONCE,
+    MOST_IDLE,
+    IdleSessions,
+    SessionKind,
+    SourceSessions,
+)
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
@@ -114,15 +121,20 @@ def test_many_destinations_of_a_server_keep_few_sessions(source_server: SqlServe
     until(lambda: connections(source_server) <= before, what="the sessions to end")
 
 
-def test_no_more_sessions_stay_than_allowed(source_server: SqlServer, idle: IdleSessions) -> None:
-    """Many may be in use at once; the surplus is closed."""
-    before = connections(source_server)
-    config = config_of(source_server)
+def test_no_more_sessions_stay_than_allowed(source_server: SqlServer) -> None:
+    """Many may be in use at once. The surplus stays for a moment, in which others may ask, too."""
+    before, now = connections(source_server), [1000.0]
+    idle, config = IdleSessions(lambda: now[0]), config_of(source_server)
+    many, few = SourceSessions(config, idle=idle), SourceSessions(config, kind=SessionKind(many=True), idle=idle)
     with ExitStack() as stack:
-        for _ in range(DESTINATIONS):
-            stack.enter_context(SourceSessions(config, idle=idle).lent())
-        assert len(connections(source_server) - before) == DESTINATIONS
-    until(lambda: len(connections(source_server) - before) == MOST_IDLE, what="the surplus to end")
+        for _ in range(MOST_AT_ONCE + 2):
+            stack.enter_context(many.lent())
+        assert len(connections(source_server) - before) == MOST_AT_ONCE + 2
+    until(lambda: len(connections(source_server) - before) == MOST_AT_ONCE, what="the surplus to end")
+    used_by(few)
+    now[0] += MOMENT_S + 1
+    used_by(few)
+    until(lambda: len(connections(source_server) - before) == MOST_IDLE + 1, what="the rest of the surplus to end")
 
 
 def test_the_last_user_of_a_server_closes_what_is_idle_and_no_other_does(

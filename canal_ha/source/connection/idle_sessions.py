@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.flavor import AskedServer, asked_server
@@ -23,6 +23,8 @@ from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 
 MOST_IDLE = 3  # of one kind, for one account of one server
+MOST_AT_ONCE = 20  # for a moment, because those who ask together would open new ones again and again
+MOMENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +44,28 @@ PLAIN = SessionKind()
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:
-    """A session. server: which server it leads to. began_s: monotonic seconds at which it began to connect."""
+    """A session.
+
+    server: which server it leads to.
+    began_s: monotonic seconds at which it began to connect.
+    used_s: at which it was used last, if it is idle.
+    """
 
     session: SourceSession
     server: AskedServer
     began_s: float
+    used_s: float = 0.0
 
 
 class IdleSessions:
-    """See the module."""
+    """See the module. clock: seconds, monotonic."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()  # never held while a server is asked
         self._idle: dict[Hashable, list[KeptSession]] = {}
         self._users: Counter[tuple[Hashable, AskedServer]] = Counter()
+        self._crowded: set[tuple[Hashable, AskedServer]] = set()  # that may have too many sessions
 
     def take(self, key: Hashable, server: AskedServer | None, since_s: float) -> KeptSession | None:
         """Return the session that was used last; None if there is none. It may be lost.
@@ -77,13 +87,22 @@ class IdleSessions:
         surplus = [used]
         with self._lock:
             if self._users[key, used.server]:
-                sessions = self._idle.setdefault(key, [])
-                sessions.append(used)
-                of_server = sorted((each for each in sessions if each.server == used.server), key=_began)
-                surplus = of_server[:-MOST_IDLE]  # the oldest serve the fewest
-                for each in surplus:
-                    sessions.remove(each)
+                self._idle.setdefault(key, []).append(replace(used, used_s=self._clock()))
+                self._crowded.add((key, used.server))
+                surplus = [each for place in tuple(self._crowded) for each in self._taken_out(*place)]
         _close(surplus)
+
+    def _taken_out(self, key: Hashable, server: AskedServer) -> list[KeptSession]:
+        """Take out the sessions to a server that are too many, those that were used last excepted."""
+        sessions, now = self._idle.get(key, []), self._clock()
+        of_server = [each for each in sessions if each.server == server]
+        surplus = of_server[:-MOST_AT_ONCE]
+        surplus += [each for each in of_server[len(surplus) : -MOST_IDLE] if now - each.used_s > MOMENT_S]
+        for each in surplus:
+            sessions.remove(each)
+        if len(of_server) - len(surplus) <= MOST_IDLE:
+            self._crowded.discard((key, server))
+        return surplus
 
     def join(self, key: Hashable, server: AskedServer) -> None:
         """Somebody uses sessions to this server from now on."""
@@ -102,10 +121,6 @@ class IdleSessions:
                 if others := [each for each in sessions if each.server != server]:
                     self._idle[key] = others
         _close(unused)
-
-
-def _began(each: KeptSession) -> float:
-    return each.began_s
 
 
 def _close(sessions: list[KeptSession]) -> None:
