@@ -432,7 +432,7 @@ class Upstreams:
             def make_decoder(source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
                 journals = partial(server_journals, now.config, now.config.master, dump.opened)
                 prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
-                history: TableHistory = now.history.view(start, dump, searching=searching)
+                history: TableHistory = now.history.view(start, dump, searching=searching, sender=source.server)
                 if altering and not searching:
                     history = AnnouncedHistory(history, altering)
                 return decode(source, start, history, start.gtid, prepared)

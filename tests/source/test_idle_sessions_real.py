@@ -28,7 +28,7 @@ from lab import MySQL, SqlServer
 from lab.ports import LOOPBACK
 from lab.proxy import Link, Network
 from lab.waiting import until
-from tests.source.reading import config_of
+from tests.source.reading import config_of, newest
 
 pytestmark = pytest.mark.real
 
@@ -317,3 +317,17 @@ def test_two_generations_of_an_address_that_moved_see_their_own_servers(moving: 
                 assert texts[0].index("`a`") < texts[0].index("`b`")
                 assert texts[1].index("`b`") < texts[1].index("`a`")
         assert one.view.newest().server == first
+
+
+def test_a_dump_gets_no_tables_of_another_server(moving: Moving) -> None:
+    """A destination looked at one server before its first dump, and the address leads to another one by then."""
+    first, second = (str(each.query("SELECT @@server_uuid AS u")[0]["u"]) for each in moving.servers)
+    with generation(moving.config) as found:
+        found.history.look(None)
+        found.history.view(newest(moving.servers[0]), sender=first)
+        moving.move()
+        with pytest.raises(SourceUnavailable, match="is not the one that sends the binlog"):
+            found.history.view(newest(moving.servers[1]), sender=second)
+        found.history.view(newest(moving.servers[1]), sender=second)
+        with pytest.raises(SourceUnavailable, match="is not the one that sends the binlog"):
+            found.history.view(newest(moving.servers[0]), sender=first)

@@ -122,14 +122,29 @@ class DestinationHistory:
 
     # ---- streams
 
-    def view(self, start: LogPosition, reading: HistoryDump | None = None, *, searching: bool = False) -> TableHistory:
+    def view(
+        self,
+        start: LogPosition,
+        reading: HistoryDump | None = None,
+        *,
+        searching: bool = False,
+        sender: str = "",
+    ) -> TableHistory:
         """Return the tables as of `start`, after reading what is needed to know them.
 
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         searching: see History.view.
+        sender: the identity of the server that sends the dump; "" if unknown. If another one answers the questions,
+            SourceUnavailable is raised, and the next call asks the server that answers at the address then.
         """
         with self._sessions.lent() as session:
             server = examine(session)
+            if sender and server.identity != sender:
+                self._tables.close()  # its sessions may lead to the other server, too
+                raise SourceUnavailable(
+                    f"{session.where.address}: the server that is asked for tables ({server.identity}) is not the one"
+                    f" that sends the binlog ({sender}); the dump starts again"
+                )
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
             lazily = server.row_metadata == "FULL"
             history, newest = self._prepare(session, server, strict=not lazily, opening=True)
