@@ -73,6 +73,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DEADLOCK = 1213  # MySQL rolled this transaction back so that another one could continue
+_CACHED_STATEMENTS = 8  # of a connection to a file
 _ATTEMPTS = 10  # of a transaction; with many nodes beside it, one can lose several deadlocks
 
 
@@ -366,6 +367,8 @@ class SqlStore:
                 cursor = self._connection.cursor()
                 yield cursor
                 self._connection.commit()
+                if isinstance(self._connection, sqlite3.Connection):  # a node may have a thousand of them
+                    self._connection.execute("PRAGMA shrink_memory")
             except HistoryUnavailable:
                 self._forget()  # releases the lock
                 raise
@@ -397,7 +400,9 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     def connect() -> sqlite3.Connection:
         make_directory(directory)
         os.close(opener(str(directory / FILE), os.O_RDWR | os.O_CREAT))  # the files beside it get its mode
-        connection = sqlite3.connect(directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S)
+        connection = sqlite3.connect(
+            directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S, cached_statements=_CACHED_STATEMENTS
+        )
         _write_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
