@@ -90,7 +90,12 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int) -> N
         server.execute(f"INSERT INTO {TABLE} VALUES (0)")
         while len(clients.arrived) < count and time.monotonic() < began + OPEN_S:
             await asyncio.sleep(0.05)
-        print(f"{len(clients.arrived)} streams have a first row after {time.monotonic() - began:.1f} s", flush=True)
+        opened_s = time.monotonic() - began
+        print(
+            f"{len(clients.arrived)} streams have a first row after {opened_s:.1f} s;"
+            f" {measure.cpu_seconds(node.pid):.1f} s of processor time of the node since its start",
+            flush=True,
+        )
         await asyncio.sleep(10)  # what follows the opening
         kinds = [str(row["Command"]) for row in server.query("SHOW PROCESSLIST")]
         dumps = sum("Binlog Dump" in kind for kind in kinds)
@@ -106,12 +111,17 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int) -> N
         await asyncio.sleep(idle_s)
         used = (measure.cpu_seconds(node.pid) - before) / idle_s
         print(f"idle: {used:.1%} of a core", flush=True)
+        threads = len(list(Path(f"/proc/{node.pid}/task").iterdir()))
+        print(f"threads after that: {threads}", flush=True)
+        before = measure.cpu_seconds(node.pid)
         found = [await clients.row(server, number) for number in range(1, rows + 1)]
+        used = (measure.cpu_seconds(node.pid) - before) / rows
         last = [times[-1] * 1000 for times in found]
         middle = [statistics.median(times) * 1000 for times in found]
         print(
             f"a row reaches half of the clients after {statistics.median(middle):.0f} ms,"
-            f" all of them after {statistics.median(last):.0f} ms (at most {max(last):.0f}; {rows} rows)"
+            f" all of them after {statistics.median(last):.0f} ms (at most {max(last):.0f}; {rows} rows);"
+            f" {used * 1000:.0f} ms of the node's processor time for each"
         )
         reading.cancel()
 
