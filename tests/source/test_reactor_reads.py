@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
-from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, Lent, ReactorReads
 from tests.running_reactor import Blocked, running_reactor
 from tests.waiting import until
 
@@ -261,3 +262,36 @@ def test_a_piece_is_small() -> None:
         reader.peer.sendall(bytes(5 * PIECE_BYTES))
         until(lambda: sum(len(piece) for piece, _ in reader.taken) == 5 * PIECE_BYTES, what="all bytes")
         assert max(len(piece) for piece, _ in reader.taken) <= PIECE_BYTES
+
+
+def test_a_socket_that_is_lent_again_and_again_leaves_one_timer() -> None:
+    """A dump goes to and fro with each busy moment. Each time that left a timer would keep the reactor busier."""
+    clock = _Lending()
+    reads = ReactorReads(clock)
+    peer, own = socket.socketpair()
+    with peer, own:
+        for _ in range(10):
+            reads.lent(own, lambda piece: True, 30.0, lambda: None).lend()
+            lent = clock.readers.pop()
+            assert isinstance(lent, Lent)
+            lent.give_back()
+        reads.lent(own, lambda piece: True, 30.0, lambda: None).lend()
+        clock.advance(1.0)
+        assert len(clock.getDelayedCalls()) == 1
+
+
+class _Lending(Clock):
+    """A reactor whose time stands still, and in whose thread the test runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: list[object] = []
+
+    def callFromThread(self, call: Callable[..., object], *args: object) -> None:
+        call(*args)
+
+    def addReader(self, reader: object) -> None:
+        self.readers.append(reader)
+
+    def removeReader(self, reader: object) -> None:
+        """Forget nothing: the test does."""

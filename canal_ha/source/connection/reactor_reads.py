@@ -53,6 +53,7 @@ class ReactorReads:
         self._used_s = 0.0  # of the round
         self._left: deque[Lent] = deque()  # for the next round
         self._lent: set[Lent] = set()
+        self._looks = False  # at whether a source is silent: a call waits
 
     # ---- any thread
 
@@ -82,20 +83,25 @@ class ReactorReads:
 
     def begun(self, lent: Lent) -> None:
         """The reactor reads a socket from now on."""
-        if not self._lent:
-            self._reactor.callLater(_LOOK_S, self._end_silent)
         self._lent.add(lent)
+        self._look_later()
 
     def ended(self, lent: Lent) -> None:
         """It reads the socket no longer."""
         self._lent.discard(lent)
 
+    def _look_later(self) -> None:
+        """Look at silent sources once more, unless that waits already."""
+        if self._lent and not self._looks:
+            self._looks = True
+            self._reactor.callLater(_LOOK_S, self._end_silent)
+
     def _end_silent(self) -> None:
+        self._looks = False
         now = time.monotonic()
         for lent in [each for each in self._lent if now >= each.heard_at + each.silent_s]:
             lent.take_back()
-        if self._lent:
-            self._reactor.callLater(_LOOK_S, self._end_silent)
+        self._look_later()
 
     def admits(self, lent: Lent) -> bool:
         """Whether a socket that is ready may be read now. If not, the next round reads it."""
