@@ -201,6 +201,37 @@ def test_lost_sessions_are_replaced(source_server: SqlServer, idle: IdleSessions
         assert not lost & {connection_of(one), connection_of(two)}
 
 
+def test_one_question_waits_for_one_lost_session_only(moving: Moving, idle: IdleSessions) -> None:
+    """A firewall forgot the idle connections: each of them hangs until its read time-out."""
+    config = replace(moving.config, so_timeout_s=1)
+    sessions = SourceSessions(config, idle=idle)
+    with ExitStack() as stack:
+        for _ in range(MOST_IDLE):
+            stack.enter_context(SourceSessions(config, idle=idle).lent())
+        assert moving.reached(sessions) == 1
+    lost = {kept.session for kept in idle._idle[sessions._key]}
+    moving.link.strand()
+    assert moving.reached(sessions) == 1
+    assert len(lost - {kept.session for kept in idle._idle[sessions._key]}) == 1
+
+
+def test_a_user_that_stops_while_a_session_is_on_its_way_leaves_nothing(
+    source_server: SqlServer, idle: IdleSessions
+) -> None:
+    """Else its sessions would be kept for nobody, for as long as the node runs."""
+    stop_signal = StopSignal()
+
+    def stop(session: SourceSession) -> None:
+        stop_signal.end()
+        sessions.close()
+
+    sessions = SourceSessions(config_of(source_server), None, stop_signal, SessionKind(prepare=stop), idle)
+    with suppress(CanalError), sessions.lent():
+        pass
+    assert not idle._users
+    assert not idle._idle
+
+
 @pytest.mark.parametrize("error", [CanalError("refused"), ValueError("unforeseen")])
 def test_after_an_error_its_user_has_new_sessions_and_the_others_keep_theirs(
     source_server: SqlServer, idle: IdleSessions, error: Exception

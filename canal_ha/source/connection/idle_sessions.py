@@ -186,10 +186,13 @@ class SourceSessions:
         finally:
             if not answered:
                 self._since_s = time.monotonic()
-            if self._stop_signal.released(used.session.connection) and answered:
+            goes_on = self._stop_signal.released(used.session.connection)
+            if goes_on and answered:
                 self._idle.put(self._key, used)
             else:
                 used.session.close()
+            if not goes_on:
+                self._goes_to(None)  # `close` may have come before this user went to the server
 
     def close(self) -> None:
         """Leave the sessions to the others. What nobody else uses is closed; the next question opens a new one."""
@@ -216,6 +219,7 @@ class SourceSessions:
             if found.session.alive():
                 return found
             self._stop_signal.released(found.session.connection)
+            self._since_s = time.monotonic()  # the others may be lost, too, and each may hang until its read time-out
         return None
 
     def _new(self) -> KeptSession:
