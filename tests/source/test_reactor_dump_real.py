@@ -199,7 +199,7 @@ def test_stop_while_the_reactor_reads(source_server: SqlServer, database: str) -
         reading.lend()
         reactor.callFromThread(reading.dump.stop)
         assert reading.dump.join(1)
-        assert not [each for each in reactor.getReaders() if type(each).__name__ == "_Lent"]
+        assert not [each for each in reactor.getReaders() if type(each).__name__ == "Lent"]
 
 
 def test_a_server_that_falls_silent_while_the_reactor_reads(database: str) -> None:
