@@ -18,6 +18,7 @@ from twisted.python.threadpool import ThreadPool
 T = TypeVar("T")
 
 LOOK_S = 0.5  # between two looks at whether calls hang
+HANGS_S = 1.0  # a call that runs for so long may hang
 
 
 class GrowingPool:
@@ -37,6 +38,7 @@ class GrowingPool:
         self._pool.start()
         self._under_way = 0
         self._ended = 0  # since the last look
+        self._running: dict[object, float] = {}  # calls, and when each of them began
         self._loop = LoopingCall(self._look)
         self._loop.clock = reactor
 
@@ -45,13 +47,22 @@ class GrowingPool:
         self._under_way += 1
         if not self._loop.running:
             self._loop.start(LOOK_S, now=False)
-        return deferToThreadPool(self._reactor, self._pool, call).addBoth(self._over)
+        return deferToThreadPool(self._reactor, self._pool, self._timed, call).addBoth(self._over)
 
     def stop(self) -> None:
         """End the threads. Calls that hang have to be interrupted before."""
         if self._loop.running:
             self._loop.stop()
         self._pool.stop()
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        """Call, on a thread of the pool."""
+        key = object()
+        self._running[key] = self._reactor.seconds()
+        try:
+            return call()
+        finally:
+            del self._running[key]
 
     def _over(self, result: T | Failure) -> T | Failure:
         self._under_way -= 1
@@ -63,7 +74,9 @@ class GrowingPool:
         ended, self._ended = self._ended, 0
         pool = self._pool
         if self._under_way > pool.max:
-            if ended < pool.max:
+            now = self._reactor.seconds()
+            hang = sum(now - began >= HANGS_S for began in list(self._running.values()))
+            if ended < pool.max or 2 * hang >= pool.max:  # short calls must not all go through the few threads left
                 threads = min(self._most, 2 * pool.max)
                 pool.adjustPoolsize(minthreads=threads, maxthreads=threads)  # a new maximum alone begins no thread
         elif pool.max > self._least and self._under_way <= self._least:

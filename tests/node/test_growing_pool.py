@@ -93,6 +93,32 @@ def test_calls_that_hang_keep_no_other_call_from_a_thread(reactor: Reactor, pool
     until(over)
 
 
+def test_calls_that_hang_leave_no_single_thread_to_many_short_calls(reactor: Reactor, pool: GrowingPool) -> None:
+    """The one thread that is left ends many of them, but not as many as come."""
+    go_on = threading.Event()
+    hanging = [pool.run(lambda: go_on.wait(PATIENCE_S)) for _ in range(LEAST - 1)]
+
+    def ask_again(count: int) -> None:
+        if not go_on.is_set():
+            pool.run(threads).addCallback(ask_again)
+
+    for _ in range(2 * LEAST):
+        ask_again(0)
+    try:
+        for _ in range(6):
+            until(lambda: len(reactor._calls) == 2 * LEAST)
+            reactor.turn()
+        assert threads() == 2 * LEAST
+    finally:
+        go_on.set()
+
+    def over() -> bool:
+        reactor.turn()
+        return all(each.called for each in hanging)
+
+    until(over)
+
+
 def test_there_is_a_limit(reactor: Reactor, pool: GrowingPool) -> None:
     """Of threads. What waits gets its turn when one of them is free."""
     go_on = threading.Event()
