@@ -61,7 +61,8 @@ def test_calls_that_end_need_few_threads(reactor: Reactor, pool: GrowingPool) ->
         pool.run(threads).addCallback(counts.append)
 
     def all_over() -> bool:
-        reactor.turn()
+        if len(reactor._calls) >= min(LEAST, 50 * LEAST - len(counts)):  # else the pool would seem to hang
+            reactor.turn()
         return len(counts) == 50 * LEAST
 
     until(all_over)
