@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import pytest
@@ -24,6 +24,7 @@ from canal_ha.source.connection.idle_sessions import (
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
+from canal_ha.source.snapshot.source import SnapshotSource
 from lab import MySQL, SqlServer
 from lab.ports import LOOPBACK
 from lab.proxy import Link, Network
@@ -348,6 +349,21 @@ def test_two_generations_of_an_address_that_moved_see_their_own_servers(moving: 
                 assert texts[0].index("`a`") < texts[0].index("`b`")
                 assert texts[1].index("`b`") < texts[1].index("`a`")
         assert one.view.newest().server == first
+
+
+def test_a_snapshot_gets_no_columns_of_another_server(moving: Moving) -> None:
+    """Another destination has a session to the former server, whose table has its columns in another order."""
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(generation(replace(moving.config, destination=name))) for name in ("one", "two")
+        )
+        two.tables.fetch("d", "t")
+        moving.move()
+        source = stack.enter_context(closing(SnapshotSource(moving.config, one.tables.fetch)))
+        with pytest.raises(SourceUnavailable, match="another server answers"):
+            source.definition("d", "t")
+        text = source.definition("d", "t")
+        assert text.index("`b`") < text.index("`a`")
 
 
 def test_a_dump_gets_no_tables_of_another_server(moving: Moving) -> None:

@@ -30,7 +30,7 @@ from canal_ha.source.snapshot.running import RunningSelect, RunningSelects
 from canal_ha.source.snapshot.table import SESSION, SnapshotTable
 from canal_ha.source.snapshot.watermark import Pause, Reached, Visibility, beside_xa, visibility, wait_visible
 
-Fetch = Callable[[str, str], str | None]
+Fetch = Callable[[str, str, str], str | None]
 
 _GIPK = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # MySQL 8.0.30 and later
 _NEWER_ROWS = "SET SESSION innodb_snapshot_isolation = OFF"  # of MariaDB: let a locking read see them behind a snapshot
@@ -138,7 +138,8 @@ class SnapshotSource:
         """Connect.
 
         config: of the destination; its master is the server.
-        fetch: returns the CREATE TABLE statement of a table; None if there is none.
+        fetch: returns the CREATE TABLE statement of a table, from a server with this identity; None if there is none.
+            Raises SourceUnavailable if another one answers.
         opening: see SourceSession.
         select_s: see SnapshotLimits.
         selects: of the snapshot, to end them on the server; None: nobody will.
@@ -265,7 +266,7 @@ class SnapshotSource:
 
     def definition(self, schema: str, name: str) -> str:
         """Return a text that changes with the columns of a table. Raises TableMissing."""
-        text = self._fetch(schema, name)
+        text = self._fetch(schema, name, self.server.identity)
         if text is None:
             raise TableMissing(
                 f"{self._session.where.address}: there is no table {schema}.{name}, or {self._session.where.account}"

@@ -68,7 +68,7 @@ def test_a_key_of_addresses_or_bits_is_read_by_its_index(
     seen: list[bytes] = []
     source = SnapshotSource(
         config_of(source_server),
-        lambda schema, name: str(source_server.query(f"SHOW CREATE TABLE {schema}.{name}")[0]["Create Table"]),
+        lambda schema, name, server: str(source_server.query(f"SHOW CREATE TABLE {schema}.{name}")[0]["Create Table"]),
     )
     with closing(source):
         target, part = source.target(database, "t"), SnapshotRange(0)

@@ -55,7 +55,7 @@ def opened(server: MySQL, balancer: Balancer) -> SnapshotSource:
     """Return the source of a snapshot behind a balancer."""
     config = replace(config_of(server), master=SourceConfig(LOOPBACK, balancer.port))
     return SnapshotSource(
-        config, lambda schema, table: str(server.query(f"SHOW CREATE TABLE {schema}.{table}")[0]["Create Table"])
+        config, lambda schema, table, _: str(server.query(f"SHOW CREATE TABLE {schema}.{table}")[0]["Create Table"])
     )
 
 
@@ -101,7 +101,7 @@ def test_mysql_reads_a_chunk_in_the_order_of_the_primary_key(mysql: MySQL, datab
         "SET GLOBAL general_log = ON",
     )
     try:
-        source = SnapshotSource(config_of(mysql), lambda schema, name: str(mysql.query(
+        source = SnapshotSource(config_of(mysql), lambda schema, name, server: str(mysql.query(
             f"SHOW CREATE TABLE {schema}.{name}")[0]["Create Table"]))  # fmt: skip
         with closing(source):
             target, part = source.target(database, "t"), SnapshotRange(0)

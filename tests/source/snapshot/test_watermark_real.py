@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real
 def source_of(server: SqlServer) -> Iterator[SnapshotSource]:
     """Yield a connection of a snapshot."""
 
-    def fetch(schema: str, table: str) -> str:
+    def fetch(schema: str, table: str, _: str) -> str:
         return str(server.query(f"SHOW CREATE TABLE {schema}.{table}")[0]["Create Table"])
 
     source = SnapshotSource(config_of(server), fetch)
