@@ -39,12 +39,12 @@ def steady_reactor() -> Any:
     reactor.seconds = steady_time.seconds
     poller = getattr(reactor, "_poller", None)
     if hasattr(select, "epoll") and isinstance(poller, select.epoll):
-        reactor.doIteration = Rounds(reactor, poller).wait
+        reactor.doIteration = ReadyConnections(reactor, poller).wait
     reactor.threadCallQueue = FewCallsAtOnce(reactor.threadCallQueue)
     return reactor
 
 
-class Rounds:
+class ReadyConnections:
     """What a round of an epoll reactor does with connections: it serves a few that are ready.
 
     The system takes turns among them. Twisted's own loop builds a log context around each, which nothing here reads.
