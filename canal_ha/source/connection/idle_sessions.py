@@ -1,11 +1,11 @@
 """IdleSessions: sessions for questions that nobody uses now, shared by all destinations of the process. Any thread.
 
-A server may have a thousand destinations. Each of them asks it something now and then, and needs no session of its own
-meanwhile. There is no limit on the sessions in use, because whoever has one may need another.
+A server may have a thousand destinations. Each asks it something now and then, and needs no session in between. The
+number of sessions in use has no limit, because a user that has one may need another.
 
-An address can come to lead to another server, while connections to the former one go on. So whoever has asked a server
-takes only sessions to that server. Until then he takes only sessions that are younger than he is. He goes over to the
-server to which the address leads when he finds no session and opens one, as if the sessions were his own.
+An address can come to lead to another server, while connections to the former one go on. So a user that has asked a
+server takes only sessions to that server. Before its first question it takes only sessions that are younger than
+itself. It goes over to the server to which the address leads now when it finds no session and opens one.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ class IdleSessions:
         return surplus
 
     def join(self, key: Hashable, server: AskedServer) -> None:
-        """Somebody uses sessions to this server from now on."""
+        """Count one more user of sessions to this server."""
         with self._lock:
             self._users[key, server] += 1
 
     def leave(self, key: Hashable, server: AskedServer) -> None:
-        """Somebody does so no longer. Close what nobody uses any more."""
+        """Count one user less. Close the sessions that have no user any more."""
         unused: list[KeptSession] = []
         with self._lock:
             self._users[key, server] -= 1

@@ -2,7 +2,7 @@
 
 Each destination looks at its server every few seconds. The looks of a thousand destinations would be the same
 questions a thousand times. One answer serves all who ask at the same moment, or within a second if that is recent
-enough for them. Who waits for an answer that does not come within a second asks for himself, one of them at a time.
+enough for them. If the answer does not come within a second, the callers that wait ask themselves, one at a time.
 """
 
 from __future__ import annotations
