@@ -280,6 +280,7 @@ def test_a_topic_with_too_few_partitions_is_refused(kafka: Kafka, target: KafkaT
 
 
 def test_a_missing_topic_is_refused_if_topics_are_not_to_be_created(kafka: Kafka, name: str) -> None:
+    opened_target(kafka, f"{name}-before").close()  # it creates the topic of the progress
     target = opened_target(kafka, name, create=False)
 
     with pytest.raises(SinkRefused, match=f"there is no topic {name}: create it, or set create: true"):
