@@ -1,12 +1,13 @@
 cimport canal_ha.decode.kernel.codes as k
 cimport canal_ha.decode.kernel.fields as f
+cimport canal_ha.decode.kernel.kinds as e
 cimport canal_ha.decode.kernel.primitives as p
 cimport canal_ha.decode.kernel.texts as t
 cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
-cdef int _BEGIN, _END, _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
+cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
 cdef bytes _SNAPSHOT, _PARTIAL, _OWN_GTID
 cdef Py_ssize_t _SNAPSHOT_SIZE, _PARTIAL_SIZE, _OWN_GTID_SIZE
 cdef int64_t _LARGEST_MS

@@ -10,10 +10,10 @@ from array import array
 
 import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.fields as f
+import canal_ha.decode.kernel.kinds as e
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
 from canal_ha.model.entry import PARTIAL_PROP, SNAPSHOT_PROP
-from canal_ha.model.segment import EntryKind
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
@@ -24,8 +24,6 @@ _PARTIAL = PARTIAL_PROP.encode()
 _PARTIAL_SIZE = len(_PARTIAL)
 _OWN_GTID = b"curtGtid"
 _OWN_GTID_SIZE = len(_OWN_GTID)
-_BEGIN = int(EntryKind.BEGIN)
-_END = int(EntryKind.END)
 _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
@@ -70,7 +68,7 @@ def own_gtid_ranges(
     least = greatest = -1
     for index in range(p.length(ends)):
         kind = kinds[index]
-        if kind == _BEGIN or not inside:
+        if kind == e.KIND_BEGIN or not inside:
             src = bytes(view[p.item(ends, index - 1) if index else 0 : p.item(ends, index)])
             walk.src = src
             walk.pos = 0
@@ -94,9 +92,9 @@ def own_gtid_ranges(
                         greatest = number
                     elif number < least:
                         least = number
-        if kind == _BEGIN:
+        if kind == e.KIND_BEGIN:
             inside = True
-        elif kind == _END:
+        elif kind == e.KIND_END:
             inside = False
     if greatest >= 0:
         _widen(found, source, least, greatest)
