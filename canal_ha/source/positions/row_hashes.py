@@ -27,7 +27,7 @@ _WIDE = 16 * 1024  # bytes of an average row: reading many narrow rows in place 
 _FEW = 64  # entries of a segment, each of which is looked at
 _MANY_BYTES = 2 << 20  # of a segment that has more: without a large entry, it is smaller
 
-ENTRY_HEADER, _ENTRY_STORE = 1, 3
+_ENTRY_HEADER, _ENTRY_STORE = 1, 3
 _HEADER_SCHEMA, _HEADER_TABLE = 8, 9
 _CHANGE_TYPE, _CHANGE_ROWS = 2, 12
 _ROW_BEFORE, _ROW_AFTER = 1, 2
@@ -110,15 +110,15 @@ def _row(table: bytes, before: Iterable[_Value], after: Iterable[_Value]) -> byt
 def _rows_in_place(entry: memoryview) -> tuple[bytes, ...]:
     schema = table = b""
     change = entry[:0]
-    for number, _, content in fields(entry):
-        if number == ENTRY_HEADER:
-            texts = {inner: bytes(text) for inner, _, text in fields(content)}
+    for number, _, content in _fields(entry):
+        if number == _ENTRY_HEADER:
+            texts = {inner: bytes(text) for inner, _, text in _fields(content)}
             schema, table = texts.get(_HEADER_SCHEMA, b""), texts.get(_HEADER_TABLE, b"")
         elif number == _ENTRY_STORE:
             change = content
     event_type: int = EventType.UPDATE
     rows: list[memoryview] = []
-    for number, value, content in fields(change):
+    for number, value, content in _fields(change):
         if number == _CHANGE_TYPE:
             event_type = value
         elif number == _CHANGE_ROWS:
@@ -128,12 +128,12 @@ def _rows_in_place(entry: memoryview) -> tuple[bytes, ...]:
 
 
 def _images(row: memoryview, wanted: int) -> Iterator[_Value]:
-    return (_column(content) for number, _, content in fields(row) if number == wanted)
+    return (_column(content) for number, _, content in _fields(row) if number == wanted)
 
 
 def _column(column: memoryview) -> _Value:
     place, null, text = 0, False, column[:0]
-    for number, value, content in fields(column):
+    for number, value, content in _fields(column):
         if number == _COLUMN_INDEX:
             place = value
         elif number == _COLUMN_NULL:
@@ -143,7 +143,7 @@ def _column(column: memoryview) -> _Value:
     return _Value(place, null, b"" if null else text)
 
 
-def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+def _fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
     """Yield the number of each field with its value, if that is a number, or else with its content."""
     at = 0
     while at < len(message):
