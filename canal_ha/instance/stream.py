@@ -229,7 +229,7 @@ class Stream:
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         era = self.era
-        held_back = self._waits_for_acks() or (request.one_server and self._holds_back())
+        held_back = self._held_back(request)
         if request.wait_ms != 0.0 and self.era is era and (held_back or not self._filled(enough)):
             wait_ms = request.wait_ms
             if held_back:  # the ACK may come from the thread that waits here
@@ -239,7 +239,7 @@ class Stream:
             if request.exact != self._exact:  # another GET took the stream over
                 raise FormsMixed(self._config.destination, self.client_id)
             self._ensure_open()
-            held_back = self._waits_for_acks() or (request.one_server and self._holds_back())
+            held_back = self._held_back(request)
         check()
         if held_back:
             return GetAnswer(EMPTY_BATCH_ID)
@@ -404,6 +404,10 @@ class Stream:
         self._exact = exact
         if self.state is not StreamState.FAILED or self._holds_something():
             self._abandon_ring()
+
+    def _held_back(self, request: GetRequest) -> bool:
+        """Return whether a GET gets nothing yet, because the next entries are of another server."""
+        return self._waits_for_acks() or (request.one_server and self._holds_back())
 
     def _waits_for_acks(self) -> bool:
         """Return whether the next entries may come again from another server, behind some that are not acknowledged.
