@@ -12,7 +12,7 @@ import pytest
 
 from canal_ha.client.rows import Row
 from canal_ha.config.model import DecodeOptions
-from canal_ha.errors import PositionLost
+from canal_ha.errors import PositionLost, SourceRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
@@ -133,3 +133,15 @@ def test_the_set_at_any_place(source_server: SqlServer, database: str) -> None:
         scanner = Scanner(session, examine(session), config, config.master)
         assert [scanner.executed(at) for at, _ in places] == [gtids for _, gtids in places]
         assert scanner.executed(inside) == places[1][1]
+
+
+@pytest.mark.real
+def test_no_empty_set_for_a_position_inside_an_event(mariadb: MariaDB, database: str) -> None:
+    """MariaDB answers NULL for such a position. That is an error, not the empty set, which brings everything again."""
+    mariadb.execute(f"CREATE DATABASE {database}")
+    at = newest(mariadb)
+    config = config_of(mariadb, decode=ON)
+    with closing(SourceSession(config, config.master)) as session:
+        scanner = Scanner(session, examine(session), config, config.master)
+        with pytest.raises(SourceRefused, match=rf"names no GTIDs for {at.journal}:{at.offset - 1}, because no event"):
+            scanner.executed(replace(at, offset=at.offset - 1))

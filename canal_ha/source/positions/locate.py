@@ -11,7 +11,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import Flavor, binary_logs
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions.resume import FIRST_OFFSET
-from canal_ha.source.positions.scan import Scanner
+from canal_ha.source.positions.scan import Scanner, mariadb_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def newest(session: SourceSession, server: Flavor, config: InstanceConfig, sourc
     journal, offset = str(rows[0]["File"]), int(rows[0]["Position"])
     gtid = ""
     if config.decode.gtid_on and server.mariadb:
-        gtid = str(session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", journal, offset)[0]["gtid"] or "")
+        gtid = mariadb_set(session, journal, offset)
     elif config.decode.gtid_on:
         gtid = str(rows[0].get("Executed_Gtid_Set") or "").replace("\n", "")
     now = session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]

@@ -13,6 +13,7 @@ from uuid import uuid4
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.outputs import Passed, Rotated, SourceHeartbeat, SourceSaid
+from canal_ha.errors import SourceRefused
 from canal_ha.model.position import BinlogServer, LogPosition
 from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.flavor import Flavor
@@ -141,10 +142,12 @@ class Scanner:
         return self._position(scan.journal, scan.found.position, scan.found.timestamp_ms, gtid_set)
 
     def executed(self, at: LogPosition) -> str:
-        """Return the GTID set executed before a position, including the transaction that it lies in."""
+        """Return the GTID set executed before a position, including the transaction that it lies in.
+
+        Raises SourceUnavailable, SourceRefused.
+        """
         if self.server.mariadb:
-            rows = self.session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", at.journal, at.offset)
-            return str(rows[0]["gtid"] or "")
+            return mariadb_set(self.session, at.journal, at.offset)
         rows = self.session.query("SHOW BINLOG EVENTS IN %s LIMIT 3", at.journal)
         previous = next((str(row["Info"]) for row in rows if row["Event_type"] == "Previous_gtids"), "")
         before = self._executed(at, FIRST_OFFSET, "".join(previous.split()), by_packet=False)
@@ -237,6 +240,21 @@ class Scanner:
 
     def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
         return LogPosition.on(self.binlog_server, journal, offset, timestamp_ms, gtid)
+
+
+def mariadb_set(session: SourceSession, journal: str, offset: int) -> str:
+    """Return the GTID set that a server of MariaDB had executed up to a place; "" before its first transaction.
+
+    Raises SourceUnavailable, and SourceRefused if no event begins there. An empty set would mean that nothing was
+    executed, and everything would come again from another server.
+    """
+    gtid = session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", journal, offset)[0]["gtid"]
+    if gtid is None:
+        raise SourceRefused(
+            f"{session.where.address}: the server names no GTIDs for {journal}:{offset}, because no event begins there;"
+            " set the cursor to another position (canal-ha cursor set)"
+        )
+    return str(gtid)
 
 
 class Enough(Exception):
