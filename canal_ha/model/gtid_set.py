@@ -1,4 +1,4 @@
-"""Compares GTID sets in the text forms of MySQL and MariaDB (docs/protocol.md#gtids)."""
+"""GTID sets in the text forms of MySQL and MariaDB (docs/protocol.md#gtids)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from collections.abc import Mapping
 
 Spans = list[tuple[int, int]]
 _LARGER = 1 << 64  # than any number of a transaction
-
-
-def covers(whole: str, part: str) -> bool:
-    """Return whether every transaction of `part` is in `whole`. A set without transactions covers nothing.
-
-    Of MariaDB's sets, which have one GTID for each domain, all earlier numbers of the domain are members.
-    Raises ValueError for another text.
-    """
-    mine, theirs = _parse(whole), _parse(part)
-    return bool(theirs) and all(_contain(mine.get(source, []), spans) for source, spans in theirs.items())
 
 
 class GtidSet:
@@ -44,8 +34,34 @@ class GtidSet:
         return False
 
 
-def _contain(mine: Spans, theirs: Spans) -> bool:
-    return all(any(low <= first and last <= high for low, high in mine) for first, last in theirs)
+class KnownTransactions:
+    """The transactions of a set that are certainly the same ones, to ask often.
+
+    Two servers of MariaDB can write the same numbers of a domain, if one of them lacks what the other one had before it
+    failed. So the numbers of one server are compared with each other alone.
+    """
+
+    def __init__(self, text: str) -> None:
+        """text: of the set; raises ValueError for another text."""
+        self._set = GtidSet(text)
+        self._last = {(domain, server): number for domain, server, number in _of_mariadb(text)}
+
+    def has(self, executed: str, own: str) -> bool:
+        """Return whether it certainly has a transaction.
+
+        executed: the set that includes the transaction, as its entries carry it.
+        own: its GTID; "" of MariaDB, whose entries do not carry it, and of an anonymous transaction of MySQL.
+        """
+        if own:
+            return self._set.has(own)
+        gtids = _of_mariadb(executed)
+        return bool(gtids) and all(number <= self._last.get((domain, server), -1) for domain, server, number in gtids)
+
+
+def _of_mariadb(text: str) -> list[tuple[str, str, int]]:
+    """Return domain, server id and number of each GTID of MariaDB in a set; [] for a set of MySQL."""
+    parts = [item.strip().split("-") for item in text.split(",") if ":" not in item]
+    return [(part[0], part[1], int(part[2])) for part in parts if len(part) == 3]
 
 
 def _parse(text: str) -> dict[str, Spans]:

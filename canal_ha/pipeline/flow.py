@@ -378,7 +378,7 @@ class Flow:
         assert draft.last is not None
         newest_ms = _plausible(draft.newest_ms, draft.last)
         key_names = self._reader.key_names(draft.frames, self._progress.key_names)
-        progress = self._progress.after(draft.last, newest_ms, whole=draft.closed, key_names=key_names)
+        progress = self._progress.after(draft.last, newest_ms, whole=draft.whole, key_names=key_names)
         portion = Portion(
             self.destination, draft.frames, progress, sum(draft.rows.values()), draft.closed, self._reader
         )

@@ -38,7 +38,8 @@ class SegmentDraft:
     last: position of the last entry.
     newest_ms: newest time of its entries, ms since 1970.
     first: number of entries of the connection before it.
-    closed: it ends at the end of a transaction.
+    closed: it ends at the end of a transaction, or with what counts as one.
+    whole: its last entry ends a transaction.
     digests: of its entries with rows of a snapshot.
     """
 
@@ -50,6 +51,7 @@ class SegmentDraft:
     newest_ms: int = 0
     first: int = 0
     closed: bool = False
+    whole: bool = False
     digests: list[bytes] = field(default_factory=list)
 
     @property
@@ -77,7 +79,8 @@ class SegmentDraft:
             self.rows[name] = self.rows.get(name, 0) + count
         self.ddl |= later.ddl
         self.digests += later.digests
-        self.last = later.last or self.last
+        if later.stretches:
+            self.last, self.whole = later.last, later.whole
         self.newest_ms = max(self.newest_ms, later.newest_ms)
 
 
@@ -237,6 +240,7 @@ class Intake:
             last=self._position(entries, found),
             newest_ms=found.newest_ms,
             first=self._count,
+            whole=True,
         )
         piece.put(entries.src, found.start, found.stop)
         self._count += found.count
@@ -279,7 +283,7 @@ class Intake:
         if not run.stretches:
             run.first = self._count - 1
         run.put(entry.src, start, entry.pos)
-        run.last = position
+        run.last, run.whole = position, entry.kind == EntryType.TRANSACTIONEND
         run.newest_ms = max(run.newest_ms, position.timestamp_ms)
         if digest := snapshot_digest(entry, start):
             run.digests.append(digest)

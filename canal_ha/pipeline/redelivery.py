@@ -6,15 +6,16 @@ the source can switch to another server, and the servers of a merged stream can 
 prove nothing either.
 
 After a switch to another server, the same transactions have other positions. In GTID mode they are known by their
-GTIDs. Otherwise rows come twice.
+GTIDs, unless the last durable entry ends no transaction: its GTID says nothing about the rest. On MariaDB, CREATE TABLE
+... SELECT is such a statement. Otherwise rows come twice.
 
 With one source, everything that comes again comes before anything new. So a new entry ends the comparison; the order of
 changes is kept even if a part of what comes again is unknown, because the spool has removed it. Sources of a merged
 stream begin again each at a place of its own. There the comparison goes on, but only if the spool goes back to the
 cursor.
 
-A target keeps no entries. There an entry is known only if server, position, time and, in GTID mode, the GTIDs all say
-so. One that contradicts makes it new: a row that comes twice is better than a lost one. This counts on
+A target keeps no entries. There an entry is known only if server, position and time all say so, or, from another
+server, its GTID. One that contradicts makes it new: a row that comes twice is better than a lost one. This counts on
 commits without a gap, which positions cannot show, because filters leave out rows between two of them; see Flow.
 """
 
@@ -23,8 +24,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
+import canal_ha.decode.kernel.codes as k
 from canal_ha.decode.kernel.entries import Entries
-from canal_ha.model.gtid_set import covers
+from canal_ha.model.gtid_set import KnownTransactions
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.pipeline.intake import digest_of, snapshot_digest
 
@@ -54,8 +56,8 @@ class Spooled:
 
     def __init__(self, segments: Iterable[bytes], cursor: LogPosition | None, gtids: str) -> None:
         self._merged = cursor is not None and bool(cursor.part)
-        self._gtids = "" if self._merged else gtids
-        self._digests, reached = _behind(segments, cursor)
+        self._digests, reached, whole = _behind(segments, cursor)
+        self._gtids = KnownTransactions(gtids) if gtids and whole and not self._merged else None
         if self._merged and not reached:
             self._digests.clear()
         self.over = not (self._digests or self._gtids)
@@ -69,7 +71,7 @@ class Spooled:
                 del self._digests[digest]
             self.over = not (self._digests or self._gtids)
             return True
-        if _has_gtids(self._gtids, entry, start, position):
+        if _is_known(self._gtids, entry, start, position):
             return True
         self.over = not self._merged
         return False
@@ -85,7 +87,7 @@ class Committed:
 
     last: position of the last committed entry.
     newest_ms: newest time of any committed entry, ms since 1970.
-    whole: whether the last commit ended with a transaction.
+    whole: whether the last entry ends a transaction.
     digests: of committed rows of a snapshot.
     cursor: the server's cursor; None from a server that does not send it.
     """
@@ -108,14 +110,15 @@ class Committed:
         self._servers_known = bool(server and last.server)
         moved = self._servers_known and server != last.server
         # without the mark, the cursor may be in binary logs that were reset, with GTIDs that began again
-        self._gtids = last.gtid or "" if whole and server and cursor and cursor.mark else ""
+        by_gtid = moved and whole and last.gtid and cursor and cursor.mark
+        self._gtids = KnownTransactions(last.gtid or "") if by_gtid else None
         self._positions_count = not moved and not (self._from and self._from > last.order[:3])
         self.over = not (self._positions_count or self._gtids)
 
     def has(self, entry: Entries, start: int, position: LogPosition) -> bool:
         """See Redelivery."""
         known = self._positions_count and self._is_behind(entry, start, position)
-        known = known or _has_gtids(self._gtids, entry, start, position)
+        known = known or _is_known(self._gtids, entry, start, position)
         self.over = not known
         return known
 
@@ -133,9 +136,11 @@ class Committed:
         return position.order <= last.order
 
 
-def _has_gtids(gtids: str, entry: Entries, start: int, position: LogPosition) -> bool:
-    """Return whether a set has the transaction of an entry. Rows of a snapshot have the set of what is before them."""
-    return bool(gtids and position.gtid and covers(gtids, position.gtid)) and not snapshot_digest(entry, start)
+def _is_known(known: KnownTransactions | None, entry: Entries, start: int, position: LogPosition) -> bool:
+    """Return whether the transaction of an entry is known. Rows of a snapshot have the set of what is before them."""
+    if known is None or not known.has(position.gtid or "", entry.text(entry.own_gtid_start, entry.own_gtid_stop)):
+        return False
+    return not snapshot_digest(entry, start)
 
 
 def server_of(cursor: LogPosition | None) -> str:
@@ -148,27 +153,33 @@ def _base(position: LogPosition) -> str:
     return split_journal(position.journal)[0]
 
 
-def _behind(segments: Iterable[bytes], cursor: LogPosition | None) -> tuple[Counter[bytes], bool]:
-    """Return the digests of a spool's entries at and behind the cursor, and whether the spool goes back so far."""
+def _behind(segments: Iterable[bytes], cursor: LogPosition | None) -> tuple[Counter[bytes], bool, bool]:
+    """Return the digests of a spool's entries at and behind the cursor, and whether the spool goes back so far.
+
+    The third one is whether its last entry ends a transaction.
+    """
     digests: Counter[bytes] = Counter()
     size, reached = 0, False
+    whole: bool | None = None  # of the newest entry
     for frames in segments:
         size += len(frames)
-        for digest, is_cursor in reversed(list(_entries(frames, cursor))):
+        for digest, is_cursor, ends in reversed(list(_entries(frames, cursor))):
+            whole = ends if whole is None else whole
             if reached and not is_cursor:
-                return digests, True
+                return digests, True, whole
             reached = is_cursor
             digests[digest] += 1
         if size >= MOST_BYTES:
             break
-    return digests, reached
+    return digests, reached, bool(whole)
 
 
-def _entries(frames: bytes, cursor: LogPosition | None) -> Iterator[tuple[bytes, bool]]:
-    """Yield the digest of each entry, and whether the cursor is at its place."""
+def _entries(frames: bytes, cursor: LogPosition | None) -> Iterator[tuple[bytes, bool, bool]]:
+    """Yield the digest of each entry, whether the cursor is at its place, and whether it ends a transaction."""
     entries, start = Entries(frames, 0, len(frames)), 0
     while entries.next():
-        yield digest_of(entries, start), cursor is not None and _is_at(entries, cursor)
+        is_at = cursor is not None and _is_at(entries, cursor)
+        yield digest_of(entries, start), is_at, entries.kind == k.TRANSACTIONEND
         start = entries.pos
 
 

@@ -12,7 +12,7 @@ from canal_ha.pipeline.intake import Intake
 from canal_ha.pipeline.redelivery import Committed, server_of
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from tests.pipeline.test_intake import entries_of, transaction, walk
-from tests.spark.entries import begin, end, insert
+from tests.spark.entries import begin, ddl, end, insert
 
 HERE = "8f0e"
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -30,7 +30,7 @@ def kept(committed: list[bytes], again: list[bytes], cursor: LogPosition | None,
     draft = before.take()
     assert draft is not None
     assert draft.last is not None
-    known = Committed(replace(draft.last, **last), draft.newest_ms, draft.digests, cursor, whole=True)
+    known = Committed(replace(draft.last, **last), draft.newest_ms, draft.digests, cursor, whole=draft.whole)
     intake = Intake(1 << 20)
     intake.connected(server_of(cursor), known)
     intake.add(2, walk(again))
@@ -75,11 +75,33 @@ def test_the_binlog_of_another_server_is_new() -> None:
 
 def test_gtids_are_known_on_another_server() -> None:
     """In GTID mode, a switch to another server brings no committed transaction twice."""
-    one, new = transaction(700, gtid=f"{UUID}:1-5"), transaction(900, gtid=f"{UUID}:1-6")
-    there = transaction(100, gtid=f"{UUID}:1-5")
+    one = transaction(700, gtid=f"{UUID}:1-5", own=f"{UUID}:5")
+    new = transaction(900, gtid=f"{UUID}:1-6", own=f"{UUID}:6")
+    there = transaction(100, gtid=f"{UUID}:1-5", own=f"{UUID}:5")
     assert kept(one, [*there, *new], cursor(90, server="other")) == new
     unmarked = cursor(90, server="other", mark="")
     assert kept(one, there, unmarked) == there, "the cursor may be in binary logs that were reset"
+
+
+def test_numbers_of_a_domain_that_another_server_wrote_are_new() -> None:
+    """MariaDB: the standby took over without the last transactions, and went on with their numbers."""
+    lost, there = transaction(700, gtid="0-1-27"), [*transaction(100, gtid="0-2-26"), *transaction(200, gtid="0-2-27")]
+    assert kept(lost, there, cursor(90, server="other")) == there
+
+
+def test_transactions_without_a_gtid_are_new() -> None:
+    """MySQL's gtid_mode was turned off, so the set of the entries stands still."""
+    one, new = transaction(700, gtid=f"{UUID}:1-5", own=f"{UUID}:5"), transaction(900, gtid=f"{UUID}:1-5")
+    for server in (HERE, "other"):
+        assert kept(one, new, cursor(730, server=server)) == new
+
+
+@pytest.mark.parametrize("server", [HERE, "other"])
+def test_the_rows_of_a_committed_statement_are_new(server: str) -> None:
+    """CREATE TABLE ... SELECT of MariaDB has no begin, and its rows have the same GTID."""
+    statement = ddl(700, "CREATE TABLE s.t (id INT)", "CREATE", gtid="0-1-5")
+    rest = [insert(720, 1, gtid="0-1-5"), end(730, gtid="0-1-5")]
+    assert kept([statement], rest, cursor(600, server=server)) == rest
 
 
 def test_rows_of_a_snapshot_behind_a_committed_transaction_are_new() -> None:

@@ -261,19 +261,33 @@ def test_after_a_switch_without_gtids_nothing_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("held", "again", "new"),
     [
-        ("a-b:1-8,c-d:1-3", "a-b:1-7,c-d:1-3", "a-b:1-9,c-d:1-3"),
-        ("a-b:1-8", "A-B:1-3:5-8", "a-b:1-8,c-d:1"),
-        ("0-1-8,7-2-4", "0-1-7", "0-2-9,7-2-4"),
-        ("a-b:1-8:tag:1-2", "a-b:1-8:tag:1", "a-b:1-8:tag:1-3"),
+        ("a-b:1-8,c-d:1-3", ("a-b:1-7,c-d:1-3", "a-b:7"), ("a-b:1-9,c-d:1-3", "a-b:9")),
+        ("a-b:1-8", ("A-B:1-3:5-8", "a-b:8"), ("a-b:1-8,c-d:1", "c-d:1")),
+        ("0-1-8,7-2-4", ("0-1-7", ""), ("0-2-9,7-2-4", "")),
+        ("a-b:1-8:tag:1-2", ("a-b:1-8:tag:1", "a-b:tag:1"), ("a-b:1-8:tag:1-3", "a-b:tag:3")),
+        ("a-b:1-8", ("a-b:1-8", "a-b:8"), ("a-b:1-8", "")),
+        ("0-1-8", ("0-1-8", ""), ("0-2-8", "")),
     ],
-    ids=["MySQL", "gaps", "MariaDB", "tags"],
+    ids=["MySQL", "gaps", "MariaDB", "tags", "anonymous", "numbers-of-another-server"],
 )
-def test_after_a_switch_with_gtids_what_comes_again_is_dropped(held: str, again: str, new: str) -> None:
-    """Positions are those of another server, and each entry carries the executed set."""
+def test_after_a_switch_with_gtids_what_comes_again_is_dropped(
+    held: str, again: tuple[str, str], new: tuple[str, str]
+) -> None:
+    """Positions are those of another server, and each entry carries the executed set; MySQL's, its own GTID too."""
     spooled = transaction(900, journal="bin.000010", gtid=held)
-    known, unknown = (transaction(offset, gtid=text, **STANDBY) for offset, text in ((100, again), (200, new)))
+    known, unknown = (
+        transaction(offset, gtid=text, own=own, **STANDBY) for offset, (text, own) in ((100, again), (200, new))
+    )
     cursor = LogPosition("bin.000003", 90, consumed=True)
     assert kept(reconnected(spooled, cursor, gtids=held), known, unknown) == unknown
+
+
+def test_rows_behind_a_durable_statement_with_the_same_gtid_are_new() -> None:
+    """CREATE TABLE ... SELECT of MariaDB: its statement has no begin, and its rows have the same GTID."""
+    statement = ddl(900, "CREATE TABLE s.t (id INT)", "CREATE", gtid="0-1-8")
+    rest = [insert(920, 1, gtid="0-1-8"), end(930, gtid="0-1-8")]
+    cursor = LogPosition("bin.000001", 800, consumed=True)
+    assert kept(reconnected([*transaction(700, gtid="0-1-7"), statement], cursor, gtids="0-1-8"), rest) == rest
 
 
 def test_rows_of_a_snapshot_behind_a_durable_transaction_are_new() -> None:

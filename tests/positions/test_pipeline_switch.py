@@ -93,3 +93,22 @@ def test_rows_committed_behind_a_switch_do_not_come_twice_although_never_acknowl
             behind.write(5)
             until(lambda: 130 in target.ids, what="the last rows")
         assert Compared.of(target.ids, [*before.written, *behind.written]) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.nightly("an intake on recorded entries of two servers, tests/pipeline/test_committed.py")
+def test_rows_with_the_numbers_of_transactions_that_the_new_master_lacks_are_not_left_out(tmp_path: Path) -> None:
+    """The standby takes over without the last five transactions, and writes five with the same numbers."""
+    target = Kept()
+    with paired(MariaDB, gtid=True) as pair, pair.node().start() as node, Running(tmp_path, node.address, target):
+        Writer(pair.master, 1).write(20)
+        until(lambda: 20 in target.ids, what="the master's rows")
+        pair.caught_up()
+        pair.cut_off()
+        Writer(pair.master, 51).write(5)
+        until(lambda: 55 in target.ids, what="the rows that the standby lacks")
+        behind = Writer(pair.standby, 101)
+        behind.write(5)
+        switched(node, "standby")
+        behind.write(5)
+        until(lambda: 110 in target.ids, what="the standby's last row")
+        assert set(behind.written) <= set(target.ids), node.log_file("example")

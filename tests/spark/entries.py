@@ -26,6 +26,7 @@ def header(
     gtid: str = "",
     schema: str = "s",
     partial: bool = False,
+    own: str = "",
 ) -> pb.Header:
     """Return a header. `rows` adds its rowsCount."""
     made = pb.Header(
@@ -39,6 +40,8 @@ def header(
         made.props.add(key="canal.snapshot", value=snapshot)
     if partial:
         made.props.add(key="canal.partial", value="true")
+    if own:
+        made.props.add(key="curtGtid", value=own)
     return made
 
 
