@@ -174,7 +174,10 @@ class Segment:
     # ---- parts of it
 
     def slice(self, first: int, last: int) -> Segment:
-        """Return entries first..last (last exclusive): the segment itself when that is all of it, else a copy."""
+        """Return entries first..last (last exclusive): the segment itself when that is all of it, else a copy.
+
+        The copy is cut if it ends inside a transaction, as far as GTIDs tell.
+        """
         if first == 0 and last == len(self):
             return self
         start = self.frame_start(first)
@@ -194,7 +197,7 @@ class Segment:
             run_gtids=tuple(self.run_gtids[run] for run in runs),
             entry_ends=array("q", [end - self.entry_bytes(0, first) for end in self.entry_ends[first:last]]),
             row_ends=array("q", [end - self.rows(0, first) for end in self.row_ends[first:last]]),
-            cut=self.cut and last == len(self),
+            cut=self.cut if last == len(self) else self.kinds[last - 1] != _END and self._goes_on(last - 1),
             chunk_end=self.chunk_end if last == len(self) else None,
             buffers=None,
             hashed_rows={at - first: rows for at, rows in self.hashed_rows.items() if first <= at < last},

@@ -174,6 +174,26 @@ def test_a_large_transaction_stays_whole() -> None:
     assert ends(drained(merge, 4)) == ["1.0", "2.0"]
 
 
+def test_another_source_between_a_statement_and_its_rows_moves_no_cursor_there() -> None:
+    """CREATE TABLE ... SELECT of MariaDB has no begin. With the set of its statement, a standby sends no rows."""
+    merge = merging()
+    items = [
+        Item(100, EntryKind.DDL, b"1 create", timestamp_ms=moment(1).ms),
+        Item(110, EntryKind.QUERY, b"1 note", timestamp_ms=moment(3).ms),
+        Item(120, EntryKind.ROWS, b"1 rows", timestamp_ms=moment(3).ms),
+        Item(130, EntryKind.END, b"1 end", timestamp_ms=moment(3).ms),
+    ]
+    merge.put(1, replace(of(1, items), run_gtids=("0-1-8",)), moment(4))
+    merge.put(2, of(2, [*transaction(2, 0, 2), *transaction(2, 1, 9)]), moment(9))
+    acks = []
+    while (got := merge.step(moment(9))) is not None:
+        assert isinstance(got, Segment)
+        acks.append((bodies(got)[0], ack_point([Piece(got, 0, len(got))])))
+    assert [body for body, _ in acks] == ["1 create", "2 begin 0", "1 note"]
+    own = [ack and ack.of(1) for _, ack in acks]
+    assert [at and at.offset for at in own] == [None, 4, 130]
+
+
 def test_a_transaction_whose_source_dies_is_read_again() -> None:
     """The other source continues after wait_s. The dead one is read again from the begin, where its cursors stand."""
     merge = merging()
