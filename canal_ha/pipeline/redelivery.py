@@ -49,15 +49,15 @@ class UpTo:
 class Spooled:
     """Knows the entries of a spool.
 
-    segments: frames of its segments, newest first; read no further than needed.
+    segments: frames of its segments that may come again, newest first; read no further than needed.
     cursor: the server's cursor; None from a server that does not send it.
-    gtids: set of the transactions that the spool has whole; "" if that is unknown.
+    gtids: set of the transactions that the spool has whole; "" if that is unknown. See ends_whole.
     """
 
     def __init__(self, segments: Iterable[bytes], cursor: LogPosition | None, gtids: str) -> None:
         self._merged = cursor is not None and bool(cursor.part)
-        self._digests, reached, whole = _behind(segments, cursor)
-        self._gtids = KnownTransactions(gtids) if gtids and whole and not self._merged else None
+        self._gtids = KnownTransactions(gtids) if gtids and not self._merged else None
+        self._digests, reached = _behind(segments, cursor)
         if self._merged and not reached:
             self._digests.clear()
         self.over = not (self._digests or self._gtids)
@@ -153,33 +153,35 @@ def _base(position: LogPosition) -> str:
     return split_journal(position.journal)[0]
 
 
-def _behind(segments: Iterable[bytes], cursor: LogPosition | None) -> tuple[Counter[bytes], bool, bool]:
-    """Return the digests of a spool's entries at and behind the cursor, and whether the spool goes back so far.
-
-    The third one is whether its last entry ends a transaction.
-    """
+def _behind(segments: Iterable[bytes], cursor: LogPosition | None) -> tuple[Counter[bytes], bool]:
+    """Return the digests of a spool's entries at and behind the cursor, and whether the spool goes back so far."""
     digests: Counter[bytes] = Counter()
     size, reached = 0, False
-    whole: bool | None = None  # of the newest entry
     for frames in segments:
         size += len(frames)
-        for digest, is_cursor, ends in reversed(list(_entries(frames, cursor))):
-            whole = ends if whole is None else whole
+        for digest, is_cursor in reversed(list(_entries(frames, cursor))):
             if reached and not is_cursor:
-                return digests, True, whole
+                return digests, True
             reached = is_cursor
             digests[digest] += 1
         if size >= MOST_BYTES:
             break
-    return digests, reached, bool(whole)
+    return digests, reached
 
 
-def _entries(frames: bytes, cursor: LogPosition | None) -> Iterator[tuple[bytes, bool, bool]]:
-    """Yield the digest of each entry, whether the cursor is at its place, and whether it ends a transaction."""
+def ends_whole(frames: bytes) -> bool:
+    """Return whether the last entry ends a transaction. frames: of a segment."""
+    entries, kind = Entries(frames, 0, len(frames)), 0
+    while entries.next():
+        kind = entries.kind
+    return kind == k.TRANSACTIONEND
+
+
+def _entries(frames: bytes, cursor: LogPosition | None) -> Iterator[tuple[bytes, bool]]:
+    """Yield the digest of each entry, and whether the cursor is at its place."""
     entries, start = Entries(frames, 0, len(frames)), 0
     while entries.next():
-        is_at = cursor is not None and _is_at(entries, cursor)
-        yield digest_of(entries, start), is_at, entries.kind == k.TRANSACTIONEND
+        yield digest_of(entries, start), cursor is not None and _is_at(entries, cursor)
         start = entries.pos
 
 

@@ -7,9 +7,9 @@ thousands of them:
     {"v":1,"spool":"5f1c...",
      "segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],...],
      "reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
-     "since":0,"forgotten":0,"problem":"","server":"8f0e..."}
+     "since":0,"forgotten":0,"problem":"","server":"8f0e...","server_from":0}
 
-Older versions ignore writers and server, and write manifests without them. Only they read newest_ms.
+Older versions ignore writers, server and server_from, and write manifests without them. Only they read newest_ms.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Manifest:
     lineage: writers of the segments.
     problem: why the last writer refused to continue; "" if it did not.
     server: the server of the last position (LogPosition.server); "" if unknown.
+    server_from: number of the first segment since the entries come from that server.
     """
 
     spool: str
@@ -74,6 +75,7 @@ class Manifest:
     lineage: Lineage = field(default_factory=Lineage)
     problem: str = ""
     server: str = ""
+    server_from: int = 0
 
     @property
     def oldest(self) -> int:
@@ -95,6 +97,17 @@ class Manifest:
         base = self.oldest
         return self.segments[max(after + 1 - base, 0) : max(last + 1 - base, 0)]
 
+    def may_come_again(self, server: str) -> tuple[SegmentInfo, ...]:
+        """Return the newest segments, as far as their entries can be the next ones of a binlog.
+
+        If another server was read in between, and gave older values again, the same entries have to come once more.
+
+        server: whose binlog it is, as LogPosition.server; "" if unknown.
+        """
+        if server and self.server and server != self.server:
+            return ()
+        return self.between(self.server_from - 1, self.next_seq)
+
     @property
     def unread_bytes(self) -> int:
         """Bytes of the segments that wait to be read."""
@@ -114,6 +127,7 @@ class Manifest:
         follows: nothing is missing before this writer's first segment.
         """
         known = {name: sql for name, sql in self.ddl.items() if name not in ddl} | ddl
+        moved = self.server and segment.last.server not in ("", self.server)
         for name in list(known)[: max(len(known) - DDL_KEPT, 0)]:
             del known[name]
         return replace(
@@ -123,6 +137,7 @@ class Manifest:
             ddl=known,
             lineage=self.lineage.with_segment(segment.seq, epoch, follows=follows),
             server=segment.last.server,
+            server_from=segment.seq if moved else self.server_from,
         )
 
     def with_read(self, seq: int) -> Manifest:
@@ -168,6 +183,7 @@ class Manifest:
             "forgotten": self.lineage.forgotten,
             "problem": self.problem,
             "server": self.server,
+            "server_from": self.server_from,
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -188,6 +204,7 @@ class Manifest:
                 lineage=_lineage(body, segments),
                 problem=str(body.get("problem", "")),
                 server=str(body.get("server", "")),
+                server_from=_int(body.get("server_from", 0)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SpoolUnusable(f"{name} is not the manifest of a spool: {error}") from error

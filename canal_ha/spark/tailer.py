@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -35,11 +35,11 @@ from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.pipeline.access import connector_beside, tell_no_rows
 from canal_ha.pipeline.intake import Intake, Redelivery, SegmentDraft
 from canal_ha.pipeline.options import SourceOptions
-from canal_ha.pipeline.redelivery import Spooled, server_of
+from canal_ha.pipeline.redelivery import Spooled, ends_whole, server_of
 from canal_ha.spark import refusals, segments, waits
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
 from canal_ha.spark.end_of_run import EndOfRun
-from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.snapshot_failure import SnapshotFailure
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import Steps
@@ -467,11 +467,13 @@ class Tailer:
         # without the spool's mark, the cursor may be in binary logs that were reset, with GTIDs that began again
         is_marked = cursor is not None and bool(cursor.mark)
         gtids = last.gtid or "" if is_marked and manifest.segments[-1].closed else ""
-        return server, Spooled(self._frames(manifest), cursor, gtids)
+        whole = bool(gtids) and ends_whole(next(self._frames(manifest.segments[-1:]), b""))
+        again = self._frames(manifest.may_come_again(server))
+        return server, Spooled(again, cursor, gtids if whole else "")
 
-    def _frames(self, manifest: Manifest) -> Iterator[bytes]:
-        """Yield the frames of the segments, newest first, as far as they exist."""
-        for segment in reversed(manifest.segments):
+    def _frames(self, files: Sequence[SegmentInfo]) -> Iterator[bytes]:
+        """Yield the frames of segments, newest first, as far as they exist."""
+        for segment in reversed(files):
             with suppress(FileNotFoundError):
                 yield segments.decode(self._storage.read(segment.name), segment.name).frames
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.intake import Intake, SegmentDraft
-from canal_ha.pipeline.redelivery import Spooled, UpTo
+from canal_ha.pipeline.redelivery import Spooled, UpTo, ends_whole
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from tests.spark.entries import begin, ddl, end, frames, insert
@@ -37,7 +37,7 @@ def reconnected(
     """
     intake = fresh()
     parts = [frames(spooled[at : at + segment]) for at in range(0, len(spooled), segment)]
-    intake.connected("", Spooled(parts[oldest:][::-1], cursor, gtids))
+    intake.connected("", Spooled(parts[oldest:][::-1], cursor, gtids if ends_whole(parts[-1]) else ""))
     return intake
 
 

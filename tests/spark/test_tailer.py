@@ -18,7 +18,9 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import SnapshotRefused, SpoolUnusable
+from canal_ha.instance.feed import Move
 from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
 from canal_ha.pipeline.options import parse
 from canal_ha.spark import segments
 from canal_ha.spark.entries import changes_of
@@ -210,6 +212,54 @@ def test_a_transaction_larger_than_the_spool_may_be_comes_whole(tmp_path: Path) 
         tailer.done_up_to(spooled().next_seq - 1)
         until(lambda: spooled().segments[-1].last.offset == 51_900, what="what comes after it", seconds=30)
         tailer.stop()
+
+
+def test_rows_that_come_again_behind_older_ones_of_another_server_are_kept(tmp_path: Path) -> None:
+    """The source went to a standby without GTIDs, which sent an older row again, and back: the newer row has to follow.
+
+    The spool had the newer row, byte by byte, so it was left out, and a table kept the older one.
+    """
+    b, a = Source(LOOPBACK, 3306, uuid="b"), Source(LOOPBACK, 3307, uuid="a")
+    with Served() as served:
+        given = {"servers": f"{LOOPBACK}:{served.port}", "destination": "example", "clientId": CLIENT}
+        given |= {"spoolDir": tmp_path / "spool"}
+        options = parse({name: str(value) for name, value in given.items()})
+        storage = open_storage(options.spool_dir, "example", str(CLIENT))
+        nodes = [f"{LOOPBACK}:{served.port}"]
+        tailer = Tailer(
+            options,
+            "example",
+            storage,
+            unobserved,
+            lambda judge: ClusterConnector(nodes, "example", CLIENT, filter="", call_timeout_s=5, judge=judge),
+        )
+        tailer.start()
+        until(lambda: bool(served.feeds) and tailer.manifest, what="the tailer's stream")
+        older, newer, last, there = (entries_segment(transaction(number)) for number in (1, 2, 3, 11))
+        places = {
+            source: replace(first.position(2, consumed=True), server=source.uuid, port=source.port)
+            for source, first in ((b, older), (a, there))
+        }
+
+        def moves(before: Source, after: Source) -> None:
+            served.feeds[-1].request.moved(Move(places[before], places[after], False, {}))
+
+        def spooled(wanted: list[int]) -> None:
+            until(lambda: ids(tmp_path / "spool", "example", tailer) == wanted, what=f"{wanted}")
+
+        for segment in (older, newer):
+            served.push(replace(segment, source=b))
+        spooled([1, 2])
+        moves(b, a)
+        served.push(replace(there, source=a))
+        spooled([1, 2, 11])
+        moves(a, b)
+        for segment in (newer, last):
+            served.push(replace(segment, source=b))
+        try:
+            spooled([1, 2, 11, 2, 3])
+        finally:
+            tailer.stop()
 
 
 @pytest.mark.real
