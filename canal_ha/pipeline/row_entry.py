@@ -128,6 +128,7 @@ class RowEntry:
     gtid: the set with its transaction; "" without GTIDs.
     own_gtid: GTID of its transaction; "" without.
     snapshot: id of the snapshot that read the rows; "" for the binlog.
+    partial: the node says that the new rows lack columns.
     before, after: the columns of each side.
     rows: none for a statement.
     codes: sqlType of each column of the last row, old ones for a delete.
@@ -147,6 +148,7 @@ class RowEntry:
     gtid: str
     own_gtid: str
     snapshot: str
+    partial: bool
     before: ImageColumns
     after: ImageColumns
     rows: StoredRows
@@ -223,6 +225,7 @@ def _entry(
         entry.text(entry.gtid_start, entry.gtid_stop),
         entry.text(entry.own_gtid_start, entry.own_gtid_stop),
         entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else "",
+        bool(entry.partial),
         _columns(images.before),
         _columns(images.after),
         StoredRows(entry.src, places, images),

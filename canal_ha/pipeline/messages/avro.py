@@ -120,10 +120,11 @@ class Avro:
             return iter(())
         changes = RowOperations(entry, self._keys)
         columns = changes.columns
-        if columns.partial or (entry.event == EventType.UPDATE and changes.before.names != columns.names):
+        different = entry.event == EventType.UPDATE and changes.before.names != columns.names
+        if entry.partial or columns.partial or different:
             raise SinkRefused(
                 f"canal: {entry.schema}.{entry.table}: the binlog omits columns of a row, and Avro needs all: set"
-                " binlog_row_image=FULL"
+                " binlog_row_image=FULL, and remove filters and privacy rules that drop its columns"
             )
         place = placement.placing(entry.schema, entry.table, changes.keys)
         changes.keys = [name for name in columns.names if name in changes.keys]  # the order of the schema's fields

@@ -187,6 +187,19 @@ def test_a_row_without_all_columns_is_refused(registry: Registry) -> None:
         messages(avro(registry), entry)
 
 
+@pytest.mark.parametrize("before", [None, {"id": "1", "name": "a"}])
+def test_a_row_without_its_last_columns_became_one_without_their_fields(
+    registry: Registry, before: dict[str, str] | None
+) -> None:
+    """Only the mark of the node shows that columns are missing at the end, with binlog_row_image MINIMAL or NOBLOB."""
+    columns = (ID, NAME, ("c", "blob", 2004, False))
+    kind = "INSERT" if before is None else "UPDATE"
+    entry = parse(rows(1, kind, [(before, {"id": "1", "name": "b"})], columns, table="short", partial=True))
+
+    with pytest.raises(SinkRefused, match="binlog_row_image=FULL"):
+        messages(avro(registry), entry)
+
+
 def test_a_schema_that_the_registry_refuses_is_named_with_its_reason(registry: Registry) -> None:
     registry.answers["s.refused-value"] = (409, "Schema being registered is incompatible")
 
