@@ -48,24 +48,33 @@ def transformed(entry: Entry, table: TableTransform, time_zone: str) -> Entry:
     if change.ddlSchemaName:
         change.ddlSchemaName = table.schema
     for row in change.rowDatas:
-        for image in (row.beforeColumns, row.afterColumns):
-            kept = _columns(image, table, time_zone)
+        images = (row.beforeColumns, row.afterColumns)
+        dropped: set[int] = set()
+        for image in images:
+            kept = _columns(image, table, time_zone, dropped)
             del image[:]
             image.extend(kept)
+        for column in (column for image in images for column in image):
+            column.index -= sum(place < column.index for place in dropped)
     entry.header.schemaName, entry.header.tableName = table.schema, table.table
     entry.storeValue = change.SerializeToString()
     return entry
 
 
-def _columns(image: Iterable[Column], table: TableTransform, time_zone: str) -> Sequence[Column]:
+def _columns(image: Iterable[Column], table: TableTransform, time_zone: str, dropped: set[int]) -> Sequence[Column]:
+    """Return the columns that the target gets; add the places of the others to `dropped`.
+
+    The columns keep their places: those of one image of a row are found in the other one by them.
+    """
     given = [(column, _layout(column)) for column in image]
     plans = {layout.name: plan for layout, plan in table.names([layout for _, layout in given])}
     kept: list[Column] = []
     for column, layout in given:
         plan = plans.get(layout.name)
-        if plan is not None:
+        if plan is None:
+            dropped.add(column.index)
+        else:
             _change(column, layout, plan, time_zone)
-            column.index = len(kept)
             kept.append(column)
     return kept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,10 @@ from canal_ha.client.rows import Row, row_change, rows_of
 from canal_ha.decode.privacy import Privacy
 from canal_ha.errors import OptionInvalid, SinkRefused
 from canal_ha.pipeline.latest import latest
+from canal_ha.pipeline.messages.canal_json import CanalJson
+from canal_ha.pipeline.messages.debezium_json import DebeziumJson
+from canal_ha.pipeline.messages.queue_message import MessageOrigin
+from canal_ha.pipeline.messages.routing import Placement
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.reading import KEY, TYPE, ChangeReader
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -291,6 +296,23 @@ def test_an_entry_has_the_types_and_places_of_its_columns() -> None:
             (1, "mail", 12, "varchar(64)", "***", False),
         ]
         assert not image[1].updated
+
+
+PARTIAL: Sequence[made.ColumnSpec] = [ID, ("gone", "int", 4, False), NAME, MAIL]
+
+
+@pytest.mark.parametrize("way", [{"mask": {"columns": "mail"}}, {"drop": {"columns": ["gone", "mail"]}}])
+def test_a_transform_took_the_key_out_of_an_update_with_a_partial_image(way: Mapping[str, Any]) -> None:
+    """The columns of both images got places of their own, so `name` stood at the place of `id`, and replaced it."""
+    entry = made.rows(1, "UPDATE", [({"id": "1"}, {"name": "b"})], PARTIAL)
+    origin, placement = MessageOrigin("d", 1, 1), Placement(None, 1)
+    for given in (reader(), reader(way)):
+        [found] = given.row_entries(made.frames([entry]))
+        [message] = DebeziumJson({}, "UTC", tombstones=True).records(found, "t", placement, origin)
+        assert json.loads(message.key or b"") == {"id": 1}
+        assert json.loads(message.value or b"")["after"] == {"id": 1, "name": "b"}
+        [of_canal] = CanalJson().records(found, "t", placement, origin)
+        assert json.loads(of_canal.value or b"")["old"] == [{}]
 
 
 def test_two_columns_with_one_name_are_refused() -> None:
