@@ -142,6 +142,11 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
     return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
 
 
+def decimals_of(column: ColumnType) -> int:
+    """Return how many digits of a second's fraction the texts of a datetime or timestamp have."""
+    return int((re.findall(r"\d", column.text) or ["0"])[0])
+
+
 def to_arrow(texts: Sequence[str | None], column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
     """Convert canal's texts to the target type. Raises SinkRefused for a value that does not fit."""
     return values_of(pa.array(texts, pa.string()), column, target, time_zone)

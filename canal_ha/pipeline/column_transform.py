@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_ha.client.arrow_types import ColumnType, column_type, strings, to_arrow
+from canal_ha.client.arrow_types import ColumnType, column_type, decimals_of, strings, to_arrow
 from canal_ha.client.rows import Value, converted
 from canal_ha.decode.kernel.layouts import ColumnLayout
 from canal_ha.decode.privacy import MASK, PROTECTED_TYPE, Protection
@@ -97,8 +97,13 @@ def _cast(value: object, own: ColumnType, wanted: ColumnType, time_zone: str) ->
     text = value[0] if isinstance(value, tuple) else str(value)
     [made] = to_arrow([text], own, wanted.arrow, time_zone).to_pylist()
     if isinstance(made, datetime):
-        made = made.replace(tzinfo=None)
+        return _moment(made, decimals_of(wanted))
     return str(made) if isinstance(made, date) else made
+
+
+def _moment(made: datetime, decimals: int) -> str:
+    """Return date and time as a server writes them: exactly so many decimals, the others are cut off."""
+    return made.replace(tzinfo=None).isoformat(" ", "microseconds")[: 20 + decimals if decimals else 19]
 
 
 def _hashes(texts: pa.Array, hashed: Callable[[bytes], bytes]) -> pa.Array:

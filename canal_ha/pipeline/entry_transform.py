@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from canal_ha.client.arrow_types import ColumnType
 from canal_ha.client.rows import Value, row_change
@@ -90,11 +92,19 @@ def _change(column: Column, layout: ColumnLayout, plan: ColumnTransform, time_zo
             column.ClearField("value")
         else:
             column.value = _text(value)
+            if plan.cast is not None and plan.cast.name == "timestamp" and time_zone != "UTC":
+                column.value = _local(column.value, time_zone)
     hidden = plan.protection is not Protection.NONE
     column.mysqlType = PROTECTED_TYPE if hidden or plan.cast is None else plan.cast.text
     column.sqlType = VARCHAR if hidden or plan.cast is None else _sql_type(plan.cast)
     if plan.protection is Protection.MASK:
         column.updated = False
+
+
+def _local(text: str, time_zone: str) -> str:
+    """Return a text in UTC in the zone of the server process, as those of its timestamps are."""
+    moment = datetime.fromisoformat(text[:19]).replace(tzinfo=UTC).astimezone(ZoneInfo(time_zone))
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + text[19:]
 
 
 def _layout(column: Column) -> ColumnLayout:

@@ -315,6 +315,35 @@ def test_a_transform_took_the_key_out_of_an_update_with_a_partial_image(way: Map
         assert json.loads(of_canal.value or b"")["old"] == [{}]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [("datetime(6)", [1_500_000, 1_000_000]), ("datetime(3)", [1500, 1000]), ("datetime", [1000, 1000])],
+)
+def test_a_cast_to_datetime_gave_milliseconds_or_microseconds_by_the_value(wanted: str, shown: Sequence[int]) -> None:
+    """All values of a column have the unit of its type, whatever their fractions are."""
+    texts = ("1970-01-01 00:00:01.500000", "1970-01-01 00:00:01.000000")
+    entries = [inserted([ID, ("c", "datetime(6)", 93, False)], "1", text) for text in texts]
+    cast = reader({"cast": {"columns": {"c": wanted}}})
+    found = []
+    for entry in cast.row_entries(made.frames(entries)):
+        [message] = DebeziumJson({}, "UTC", tombstones=True).records(
+            entry, "t", Placement(None, 1), MessageOrigin("d", 1, 1)
+        )
+        found.append(json.loads(message.value or b"")["after"]["c"])
+    assert found == shown
+
+
+def test_a_cast_to_timestamp_was_shifted_by_the_time_zone_twice() -> None:
+    """The text is in the zone of the server process, as those of other timestamps are."""
+    entry = inserted([ID, ("c", "timestamp", 93, False)], "1", "2024-01-02 08:00:00")
+    cast = reader({"cast": {"columns": {"c": "timestamp(3)"}}}, time_zone="Asia/Shanghai")
+    [found] = cast.row_entries(made.frames([entry]))
+    [message] = DebeziumJson({}, "Asia/Shanghai", tombstones=True).records(
+        found, "t", Placement(None, 1), MessageOrigin("d", 1, 1)
+    )
+    assert json.loads(message.value or b"")["after"]["c"] == "2024-01-02T00:00:00Z"
+
+
 def test_two_columns_with_one_name_are_refused() -> None:
     """In any case of the name."""
     given = reader({"rename": {"columns": {"name": "ID"}}})

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_writer
 
-from canal_ha.client.arrow_types import ColumnType, plain
+from canal_ha.client.arrow_types import ColumnType, decimals_of, plain
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.envelopes import ColumnForm, Envelopes, Pieces
 from canal_ha.errors import SinkRefused
@@ -245,8 +245,7 @@ def _avro_type(kind: ColumnType) -> Any:
         case "date":
             return {"type": "int", "connect.name": "io.debezium.time.Date"}
         case "datetime":
-            digits = int((re.findall(r"\d", kind.text) or ["0"])[0])
-            clock = "MicroTimestamp" if digits > 3 else "Timestamp"
+            clock = "MicroTimestamp" if decimals_of(kind) > 3 else "Timestamp"
             return {"type": "long", "connect.name": f"io.debezium.time.{clock}"}
         case "timestamp":
             return {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}
