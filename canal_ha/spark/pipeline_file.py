@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from canal_ha.pipeline.description import Description
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
+_TABLE = re.compile(r"[^.*?\[]+\.[^*?\[]+")
 DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
 COMMITTED_MAX_ROWS = 1_000_000  # rows of a micro-batch of a YAML file, of which the driver's memory has none
 SECRET_NAMES = "(?i)secret|password|passwd|token|access[.]?key"  # Spark's default of spark.redaction.regex
@@ -163,12 +164,24 @@ def pipeline(body: Mapping[str, Any], file: str, described: Description | None =
         source=source,
         options=options,
         sinks=_sinks(body.get("sink"), tables, file) if described is None else (),
-        keys={table: read.names(f"keys.{table}", names) for table, names in read.table("keys").items()},
+        keys=_keys(read, file),
         master=given.pop("master", "local[2]"),
         spark=given,
         secrets=secrets,
         described=described,
     )
+
+
+def _keys(read: _TomlReader, file: str) -> dict[str, tuple[str, ...]]:
+    """Return the key columns of each table. Raises OptionInvalid for what a YAML file may not have there either."""
+    keys = {}
+    for table, given in read.table("keys").items():
+        if not _TABLE.fullmatch(table):
+            raise OptionInvalid(f"{file}: [keys]: expected schema.table without wildcards as key, not {table}")
+        keys[table] = read.names(f"keys.{table}", given)
+        if len({column.lower() for column in keys[table]}) < len(keys[table]):
+            raise OptionInvalid(f"{file}: [keys] {table}: a column is given twice")
+    return keys
 
 
 def _trigger(text: str, file: str) -> str:

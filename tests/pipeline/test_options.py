@@ -128,6 +128,20 @@ def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> 
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"shop.*": ["id"]}, r"without wildcards as key, not shop\.\*"),
+        ({"log": ["id"]}, "without wildcards as key, not log"),
+        ({"shop.log": ["id", "ID"]}, "a column is given twice"),
+    ],
+)
+def test_a_pattern_under_keys_of_a_toml_file_was_accepted_without_effect(keys: dict[str, list[str]], says: str) -> None:
+    """As in a YAML file, keys are found by the name of a table."""
+    with pytest.raises(OptionInvalid, match=f"some.toml: .*{says}"):
+        pipeline({**FILE, "keys": keys}, "some.toml")
+
+
 @pytest.mark.parametrize("name", ["..", "../../etc", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129])
 def test_a_name_of_a_destination_leads_to_no_other_directory(name: str) -> None:
     """The spool has a directory for each destination."""
