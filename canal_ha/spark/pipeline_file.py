@@ -144,6 +144,9 @@ def pipeline(body: Mapping[str, Any], file: str, described: Description | None =
     if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
         source["maxRowsPerTrigger"] = str(COMMITTED_MAX_ROWS if described else DEFAULT_MAX_ROWS)
     tables = read.names("tables", body.get("tables", ["*"]))
+    for name in tables:
+        if not {".", "*"} & set(name):
+            raise OptionInvalid(f"{file}: tables = {name!r}: expected schema.table, or a pattern as shop.*")
     source |= {"format": "changes", "table": ",".join(tables)}
     for name in source:
         if name.lower() == "password":  # Spark shows options: the source replaces the placeholder

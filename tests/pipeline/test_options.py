@@ -100,6 +100,7 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"sink": [{"type": "delta"}]}, "path is missing"),
         ({"sink": [{"type": "console", "path": "/x"}]}, "path is unknown"),
         ({"tables": []}, "tables"),
+        ({"tables": ["shop.*", "orders"]}, "tables = 'orders': expected schema.table, or a pattern as shop.*"),
         ({"chekpoint": "/x"}, "chekpoint is unknown"),
         ({"source": {**GOOD, "format": "table"}}, "a pipeline sets this option itself"),
         ({"source": {"servers": "a:1"}}, "destination is missing"),
