@@ -25,6 +25,7 @@ from canal_ha.config.model import InstanceConfig, QueueConfig, SourceConfig
 from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.queue import described, opened
+from canal_ha.pipeline.targets import kafka_topics
 from canal_ha.pipeline.targets.kafka import KafkaTarget, open_target
 from lab.kafka import Kafka
 from lab.ports import free_port
@@ -380,7 +381,23 @@ def avro_value(registry: Registry, message: Message) -> Any:
 def test_brokers_that_do_not_answer_can_be_tried_again(name: str) -> None:
     target = open_target(description(f"127.0.0.1:{free_port()}", name=name, timeout=1))
 
-    with pytest.raises(TargetUnavailable, match=r"^canal: Kafka does not tell its topics: no broker can be reached$"):
+    with pytest.raises(
+        TargetUnavailable,
+        match=r"^canal: Kafka at 127\.0\.0\.1:\d+ does not tell its topics: no broker can be reached$",
+    ):
         target.check()
     with pytest.raises(TargetUnavailable):
         target.progress(DESTINATION)
+
+
+def test_a_look_at_the_progress_took_a_minute_if_no_broker_answered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`check`, `plan` and `status` say it soon; a commit waits as long as `timeout` says."""
+    monkeypatch.setattr(kafka_topics, "_ANSWER_S", 0.5)
+    target = open_target(description(f"127.0.0.1:{free_port()}", name=name, timeout=60))
+    begun = time.monotonic()
+
+    with pytest.raises(TargetUnavailable, match="no broker can be reached"):
+        target.stored(DESTINATION)
+    with pytest.raises(TargetUnavailable, match="no broker can be reached"):
+        target.check()
+    assert time.monotonic() - begun < 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from canal_ha.errors import SinkRefused, TargetUnavailable
+from canal_ha.model.excerpt import printable
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.targets.kafka_errors import ours, wrong_properties
 from canal_ha.steady_time import seconds
@@ -19,6 +21,7 @@ from canal_ha.steady_time import seconds
 PARTITION = 0  # of the progress topic
 _BROKERS_DEFAULT = -1
 _LOOK_S = 0.1
+_ANSWER_S = 10.0  # at most, for a person who waits
 _WINDOW = 500  # messages of the progress topic that are read at first, from its end
 
 
@@ -48,12 +51,12 @@ class KafkaTopics:
     def brokers(self) -> int:
         """Return the number of brokers. Raises SinkRefused and TargetUnavailable."""
         with self._turn:
-            return self._look()
+            return self._look(_ANSWER_S)
 
     def has(self, topic: str) -> bool:
         """Return whether a topic exists now. Raises SinkRefused and TargetUnavailable."""
         with self._turn:
-            self._look()
+            self._look(_ANSWER_S)
             return topic in self._known
 
     def partitions(self, topic: str, wanted: int | None, config: Mapping[str, str] | None = None) -> int:
@@ -82,12 +85,13 @@ class KafkaTopics:
         with self._turn:
             self._known = {}
 
-    def _look(self) -> int:
-        """Ask for all topics; return the number of brokers."""
+    def _look(self, most_s: float = inf) -> int:
+        """Ask for all topics; return the number of brokers. most_s: time for the answer, s."""
         try:
-            cluster = self._admin.list_topics(timeout=self._timeout_s)
+            cluster = self._admin.list_topics(timeout=min(self._timeout_s, most_s))
         except KafkaException as error:
-            raise ours(error, "Kafka does not tell its topics") from error
+            where = printable(str(self._settings.get("bootstrap.servers", "")))
+            raise ours(error, f"Kafka at {where} does not tell its topics") from error
         self._known = {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.partitions}
         return len(cluster.brokers)
 
