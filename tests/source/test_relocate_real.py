@@ -21,7 +21,7 @@ from canal_ha.source.positions import relocate
 from canal_ha.source.positions.fingerprints import Fingerprint, Recent
 from canal_ha.source.positions.relocate import Relocation, relocated
 from canal_ha.source.positions.scan import Scanner
-from canal_ha.source.server.dump import SourceMoved
+from canal_ha.source.server.dump import DumpEvent, SourceMoved
 from lab import MariaDB
 from tests.source.reading import ColumnsOfMetadata, Reading, config_of, newest
 from tests.waiting import until
@@ -273,6 +273,25 @@ def test_a_transaction_that_stayed_open_for_minutes_is_not_skipped() -> None:
             assert reading.rows() == ["2", "3"]
             moved = next(event for event in reading.events if isinstance(event, SourceMoved))
             assert (moved.found.how, moved.found.missing, moved.found.again) == ("content", 0, 0)
+
+
+@pytest.mark.real
+def test_a_place_on_another_server_counts_only_when_the_move_was_told(mariadb: MariaDB, database: str) -> None:
+    """A snapshot compares it with the ends of its windows, of the old server until it hears of the move."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (a int)")
+    start = LogPosition("other.000009", 4, int(time.time()) * 1000, 77, server="another")
+    reading = Reading(mariadb, database, start)
+    decoded: list[LogPosition | None] = []
+
+    def report(event: DumpEvent) -> None:
+        if isinstance(event, SourceMoved):
+            decoded.append(reading.dump.decoded)
+
+    reading.dump._report = report
+    with reading:
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+        until(lambda: "1" in reading.rows(), what="the row")
+    assert decoded == [None]
 
 
 def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:

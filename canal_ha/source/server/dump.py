@@ -504,8 +504,8 @@ class Dump:
             if left is not None:
                 upstream.joined(left, replace(found.at, server=scanner.server.identity))
         self._resume = resume
-        self._start = self.decoded = found.at
         self._report(SourceMoved(before, self._where.address, found))
+        self._start = self.decoded = found.at  # behind the report: a snapshot must not compare it with the old server's
 
     def _settle(self, at: LogPosition) -> None:
         """Begin at this position, which is the same one with its GTID set, or another one."""
