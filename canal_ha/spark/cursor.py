@@ -65,7 +65,7 @@ def _by_position(cursor: LogPosition, last: LogPosition) -> CursorVerdict:
     """Compare positions of one server; those of several servers, or of another one after a switch, are UNKNOWN."""
     base, number = split_journal(cursor.journal)
     known, reached = split_journal(last.journal)
-    if cursor.part or base != known:
+    if cursor.part or base != known or (cursor.server and last.server and cursor.server != last.server):
         return CursorVerdict.UNKNOWN
     if cursor.server_id is not None and last.server_id is not None and cursor.server_id != last.server_id:
         return CursorVerdict.UNKNOWN

@@ -86,6 +86,8 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
         (LogPosition("bin.000006", 900), CursorVerdict.FOLLOWS),
         (LogPosition("bin.000007", 501, 0, 1), CursorVerdict.LOST),
         (LogPosition("bin.000010", 4), CursorVerdict.LOST),
+        (LogPosition("bin.000010", 4, 9999, 1, server="other"), CursorVerdict.UNKNOWN),  # of one origin
+        (LogPosition("bin.000010", 4, 9999, 1, server="here"), CursorVerdict.LOST),
         (LogPosition("bin.000010", 4, 1000), CursorVerdict.UNKNOWN),  # an older time: another server's binlog
         (LogPosition("bin.000010", 4, 9999, 2), CursorVerdict.UNKNOWN),
         (LogPosition("log.000010", 4, 9999, 1), CursorVerdict.UNKNOWN),
@@ -97,7 +99,7 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
 )
 def test_what_a_cursor_says(cursor: LogPosition | None, found: CursorVerdict) -> None:
     """A mark decides. Without a mark the positions decide, if they can be compared."""
-    spool = Manifest("a", (SegmentInfo(0, "s", 1, 1, 1, True, 0, LAST),), 1, lineage=Lineage(since=0))
+    spool = Manifest("a", (SegmentInfo(0, "s", 1, 1, 1, True, 0, LAST),), 1, lineage=Lineage(since=0), server="here")
     assert judge(cursor, spool) is found
 
 
