@@ -37,14 +37,14 @@ class Writer:
         if stored is None:
             target.commit(Portion(destination, b"", self.progress, 0, True, self.reader))
 
-    def portion(self, *entries: bytes, offset: int) -> Portion:
-        """Return the next portion. offset: of its last entry."""
-        last = LogPosition(JOURNAL, offset, server_id=1, server="uuid")
+    def portion(self, *entries: bytes, offset: int, server: str = "uuid") -> Portion:
+        """Return the next portion. offset: of its last entry. server: whose binlog it is."""
+        last = LogPosition(JOURNAL, offset, server_id=1, server=server)
         after = self.progress.after(last, 1000)
         return Portion(self._destination, made.frames(entries), after, len(entries), True, self.reader)
 
-    def commit(self, *entries: bytes, offset: int) -> None:
+    def commit(self, *entries: bytes, offset: int, server: str = "uuid") -> None:
         """Commit entries."""
-        portion = self.portion(*entries, offset=offset)
+        portion = self.portion(*entries, offset=offset, server=server)
         self.target.commit(portion)
         self.progress = portion.progress

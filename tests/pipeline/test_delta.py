@@ -225,6 +225,42 @@ def test_positions_that_go_back_lose_nothing(tmp_path: Path) -> None:
             assert changes == [(1, "insert"), (1, "update"), (2, "insert")]
 
 
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_rows_that_come_again_behind_older_ones_of_another_server_are_taken(
+    tmp_path: Path, mode: Any, interrupted: bool
+) -> None:
+    """The source went to a standby, which sent an older row again, and back. The table kept the older row.
+
+    interrupted: the commit of the older row ends between two tables, and the next one has its number.
+    """
+
+    class Dying(DeltaTables):
+        dies = False
+
+        def uri(self, schema: str, name: str) -> str:
+            if self.dies and name == "u":
+                raise KeyboardInterrupt
+            return super().uri(schema, name)
+
+    target = Dying(f"{tmp_path}/delta", {}, {}, pipeline="test", mode=mode, evolve="evolve")
+    writer = Writer(target)
+    newer = change(5, row(1), row(1, "newer"))
+    writer.commit(change(3, None, row(1, "older")), newer, offset=5)
+    again = (change(900, None, row(1, "older")), change(910, None, row(9), table="u"))
+    if interrupted:
+        target.dies = True
+        with pytest.raises(KeyboardInterrupt):
+            target.commit(writer.portion(*again, offset=910, server="standby"))
+        target.dies = False
+    else:
+        writer.commit(*again, offset=910, server="standby")
+        writer.commit(change(4, None, row(4), table="u"), offset=4)
+    writer.commit(newer, offset=5)
+    found = [each for each in rows(tmp_path) if each.get("is_current", True)]
+    assert [each["name"] for each in found] == ["newer"]
+
+
 def test_another_writer_is_noticed(tmp_path: Path) -> None:
     """One that wrote before the commit, and one that writes beside it."""
     target = opened(tmp_path)

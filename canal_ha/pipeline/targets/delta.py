@@ -77,6 +77,7 @@ _DESTINATION = "canal.destination"  # in the metadata of commits
 _GONE = "_canal_gone"
 _COLUMNS = " columns"
 _NEWEST = " newest_ms"
+_TURN = " turn"  # whose binlog the last changes are of
 _DIGEST = " digest"  # of a portion, where positions tell nothing because the server is unknown
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers with this number of bits
 
@@ -322,7 +323,8 @@ class _TableCommit:
         self._run = _run(portion.destination, portion.progress)
         self._place = binlog_of(last)
         self._binlog = f"{self._run} {self._place}" if last.server else ""
-        self._digest = 0 if self._binlog else int.from_bytes(blake2b(portion.frames, digest_size=8).digest()) >> 1
+        self._turn = _digest_of(self._place.encode())
+        self._digest = 0 if self._binlog else _digest_of(portion.frames)
         self._metadata = {_DESTINATION: portion.destination, "canal.position": str(last)}
 
     def write(self, batches: Sequence[TableBatch]) -> None:
@@ -378,7 +380,9 @@ class _TableCommit:
 
         part: "", or _COLUMNS for statements.
         """
-        if table is None or not self._binlog or (table.transaction_version(self._run + part) or 0) < self._seq:
+        if table is None or not self._counts(table, part):
+            return None
+        if (table.transaction_version(self._run + part) or 0) < self._seq:
             return None
         found: int | None = table.transaction_version(self._binlog + part)
         return found
@@ -390,13 +394,21 @@ class _TableCommit:
         After a reset of the binary logs positions start again, but times go on.
         """
         stored = self._stored
-        if table is None or not self._binlog or stored is None or binlog_of(stored.last) != self._place:
+        if table is None or not self._counts(table) or stored is None or binlog_of(stored.last) != self._place:
             return None
         reached: int | None = table.transaction_version(self._binlog)
         newest_ms = table.transaction_version(self._binlog + _NEWEST)
         if reached is None or newest_ms is None or newest_ms < stored.newest_ms:
             return None
         return reached if reached > number_of(stored.last) else None
+
+    def _counts(self, table: DeltaTable, part: str = "") -> bool:
+        """Return whether a position in this binlog says what the table has. part: see _torn.
+
+        If its last changes are of another one, they can be older, and those of this one have to come again.
+        """
+        turn = table.transaction_version(self._run + part + _TURN)  # None in a table of an earlier version
+        return bool(self._binlog) and turn in (None, self._turn)
 
     def _refuse_changes(self, batches: Sequence[TableBatch]) -> None:
         for _, sql in _statements(batches):
@@ -422,7 +434,7 @@ class _TableCommit:
 
     def _transactions(self, part: str, number: int) -> list[Transaction]:
         place = [Transaction(self._binlog + part, number)] if self._binlog else []
-        return [Transaction(self._run + part, self._seq), *place]
+        return [Transaction(self._run + part, self._seq), Transaction(self._run + part + _TURN, self._turn), *place]
 
     def _properties(self, done: list[Transaction]) -> CommitProperties:
         return CommitProperties(custom_metadata=self._metadata, app_transactions=done or None)
@@ -910,6 +922,11 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 def _arrow_schema(table: DeltaTable) -> pa.Schema:
     schema = pa.schema(table.schema().to_arrow())
     return pa.schema([pa.field(each.name, _plain_type(each.type)) for each in schema])
+
+
+def _digest_of(data: bytes) -> int:
+    """Return a digest as the version of a transaction."""
+    return int.from_bytes(blake2b(data, digest_size=8).digest()) >> 1
 
 
 def _statements(batches: Sequence[TableBatch]) -> list[tuple[int, str]]:
