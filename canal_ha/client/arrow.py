@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -30,7 +30,6 @@ from canal_ha.client.arrow_types import (
     texts_of,
     wrapped,
 )
-from canal_ha.client.message import Message
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
@@ -40,6 +39,9 @@ from canal_ha.decode.kernel.layouts import ColumnLayout, KeyPlaces, Layout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
+
+if TYPE_CHECKING:
+    from canal_ha.client.message import Message  # imports protobuf
 
 BATCH_ROWS = 20_000  # largest batch: small overhead, and small enough to keep several
 BATCH_BYTES = 16 << 20  # bytes of entries in a batch

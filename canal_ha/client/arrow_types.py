@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.columns import Target
@@ -254,7 +253,9 @@ def _values(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone:
     if pa.types.is_string(target):
         return texts
     if pa.types.is_boolean(target):
-        return pc.not_equal(texts, "0")
+        from pyarrow import compute  # which takes 0.1 s to import, like every other import here in a function
+
+        return compute.not_equal(texts, "0")
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
         return _temporal(texts, column, target, time_zone)
     return texts.cast(target)
@@ -262,8 +263,10 @@ def _values(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone:
 
 def _check_documents(texts: pa.Array) -> None:
     """Raise ValueError if one of the texts is a partial update."""
-    calls = pc.fill_null(pc.starts_with(texts, _CALL), False)
-    if pc.any(calls).as_py():
+    from pyarrow import compute
+
+    calls = compute.fill_null(compute.starts_with(texts, _CALL), False)
+    if compute.any(calls).as_py():
         raise _partial(texts.filter(calls)[0].as_py())
 
 
@@ -276,11 +279,13 @@ def _partial(call: str) -> ValueError:
 
 
 def _temporal(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
-    days = pc.utf8_slice_codeunits(texts, 0, 10)
+    from pyarrow import compute
+
+    days = compute.utf8_slice_codeunits(texts, 0, 10)
     no_days = [day for day in days.unique().to_pylist() if day is not None and _is_no_day(day)]
-    dates = pc.if_else(pc.is_in(days, pa.array(no_days, pa.string())), pa.scalar(None, pa.string()), texts)
+    dates = compute.if_else(compute.is_in(days, pa.array(no_days, pa.string())), pa.scalar(None, pa.string()), texts)
     if pa.types.is_date(target):
-        return pc.utf8_slice_codeunits(dates, 0, 10).cast(target)
+        return compute.utf8_slice_codeunits(dates, 0, 10).cast(target)
     return _instants(dates.cast(NTZ), column, target, time_zone)
 
 
@@ -299,7 +304,9 @@ def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zon
     if target.tz is None:
         return local.cast(target)
     zone = _zone(column, time_zone)
-    instants = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+    from pyarrow import compute
+
+    instants = compute.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     return instants.cast(target)
 
 

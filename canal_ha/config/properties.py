@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import javaproperties
-
 from canal_ha.config.outside import KINDS, outside
 from canal_ha.config.secret_names import is_of_canal, is_secret_name, protects
 from canal_ha.errors import ConfigError, FileUnusable
@@ -95,6 +93,8 @@ def read(path: Path) -> dict[str, Setting]:
 
 def parse(text: str, file: str) -> dict[str, Setting]:
     """Return the settings of a text, as `read` does. file: for messages. Raises FileUnusable."""
+    import javaproperties  # and with it XML and HTTP, for nothing where no file is read
+
     settings: dict[str, Setting] = {}
     line = 1
     try:

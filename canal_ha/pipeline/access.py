@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from canal_ha import logs
 from canal_ha.client.cluster import ClusterConnector
@@ -16,11 +17,13 @@ from canal_ha.decode.kernel.codes import ROWDATA
 from canal_ha.errors import ConnectionLost, PositionLost, ServerRefused, SnapshotRefused, TableMissing
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot
-from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.options import SourceOptions
-from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.same_binlog import SameBinlog, compare
 from canal_ha.wire.client_session import END_OF_RANGE
+
+if TYPE_CHECKING:
+    from canal_ha.pipeline.description import Description  # imports all transforms
+    from canal_ha.pipeline.progress import Progress
 
 WAIT_S = 10.0  # of a call that finds no node, or another active process
 NODE_WAIT_S = 120.0  # of a private read for a node that runs the destination

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.entry import EventType
-from canal_ha.pipeline.statements import StatementEffect, changes_unnamed, effects
+
+if TYPE_CHECKING:
+    from canal_ha.pipeline.statements import StatementEffect
 
 _ROW_EVENTS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -34,6 +37,8 @@ def check_statement(entry: Entries, takes: Takes) -> None:
     """
     if entry.event_type not in _ROW_EVENTS and entry.event_type != EventType.CREATE:
         return
+    from canal_ha.pipeline.statements import changes_unnamed, effects  # imports the grammar of SQL
+
     schema, table = entry.text(entry.schema_start, entry.schema_stop), entry.text(entry.table_start, entry.table_stop)
     sql = entry.text(entry.sql_start, entry.sql_stop)
     if entry.is_ddl:

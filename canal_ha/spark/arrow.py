@@ -1,18 +1,21 @@
-"""Turns a segment's entries into Arrow batches of a given shape. Runs on executors."""
+"""Turns a segment's entries into Arrow batches of a given shape. Runs on executors.
+
+Every Python worker imports this module before its first row. So what only some shapes, tables or statements need is
+imported there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, EntryColumns, maps_of, read_tables, repeated
 from canal_ha.client.arrow_types import strings, wrapped
-from canal_ha.decode.filters import TableFilter
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import MapRows
@@ -21,9 +24,9 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
 from canal_ha.pipeline.logged_statements import check_statements
 from canal_ha.pipeline.options import Evolution, Shape
-from canal_ha.spark import debezium
-from canal_ha.spark.entries import DDL, EntryRows, changes_of
-from canal_ha.spark.moments import in_utc
+
+if TYPE_CHECKING:
+    from canal_ha.decode.filters import TableFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class SegmentReading:
 
 @lru_cache(maxsize=16)
 def _table_filter(text: str) -> TableFilter:
+    from canal_ha.decode.filters import TableFilter  # imports two libraries of regular expressions
+
     return TableFilter(text, "", of_client=True)
 
 
@@ -94,70 +99,9 @@ def entries_to_arrow(
             return
     except RemoteProtocolError as error:
         raise SpoolUnusable(f"{name} holds invalid entries: {error}") from error
-    columns: list[list[Any]] = [[] for _ in reading.schema]
-    add = _ADDERS[reading.shape]
-    for change in changes_of(frames, name):
-        add(columns, in_utc(change, reading.time_zone), destination, seq)
-        if len(columns[0]) >= BATCH_ROWS:
-            yield _batch(columns, reading.schema)
-            columns = [[] for _ in reading.schema]
-    if columns[0]:
-        yield _batch(columns, reading.schema)
+    from canal_ha.spark.parsed_rows import parsed_rows  # imports protobuf
 
-
-def _batch(columns: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _positions(change: EntryRows, seq: int, rows: Iterable[int]) -> list[dict[str, Any]]:
-    header = change.header
-    shared = {
-        "seq": seq,
-        "entry": change.entry,
-        "server": header.serverId,
-        "journal": header.logfileName,
-        "offset": header.logfileOffset,
-        "sub": change.sub,
-        "gtid": header.gtid,
-    }
-    return [{**shared, "row": row} for row in rows]
-
-
-def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None:
-    header, count = change.header, change.count
-    values = (change.op, header.executeTime * 1000, destination, header.schemaName, header.tableName)
-    for column, value in zip(columns, values, strict=False):
-        column.extend([value] * count)
-
-
-def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
-    _head(columns, change, destination)
-    layout, before, after, position, ddl = columns[5:]
-    count = change.count
-    layout.extend([None if change.op == DDL else change.layout.to_json()] * count)
-    before.extend(change.before or [None] * count)
-    after.extend(change.after or [None] * count)
-    position.extend(_positions(change, seq, range(count)))
-    ddl.extend([change.ddl] * count)
-
-
-def _add_debezium(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
-    made = debezium.messages(change, destination)
-    for column, value in zip(columns, (destination, change.header.schemaName, change.header.tableName), strict=False):
-        column.extend([value] * len(made))
-    columns[3].extend(each.key for each in made)
-    columns[4].extend(each.value for each in made)
-    columns[5].extend(_positions(change, seq, (each.row for each in made)))
-
-
-_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
-    Shape.CHANGES: _add_changes,
-    Shape.DEBEZIUM: _add_debezium,
-}
-
-
-# ---- shapes that the kernel builds
+    yield from parsed_rows(frames, destination, seq, name, reading)
 
 
 def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 
 from canal_ha.errors import OptionInvalid
 from canal_ha.pipeline.options import Shape
-from canal_ha.spark.mysql_types import column_type, spark_name
 
 POSITION = (
     "STRUCT<`seq`: BIGINT, `entry`: INT, `row`: INT, `server`: BIGINT, `journal`: STRING, `offset`: BIGINT, `sub`: INT,"
@@ -49,6 +48,8 @@ def table_of_ddl(ddl: str) -> str:
 
 def table_of_columns(columns: Iterable[tuple[str, str, int]]) -> str:
     """Return the schema of TABLE with an entry's columns. columns: name, mysqlType, sqlType."""
+    from canal_ha.spark.mysql_types import column_type, spark_name  # imports Arrow
+
     return ", ".join(
         [*(f"{quoted(name)} {spark_name(column_type(text, code).arrow)}" for name, text, code in columns), _meta()]
     )

@@ -12,14 +12,15 @@ import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote, urlsplit
-
-import pyarrow.fs as arrow_fs
 
 from canal_ha.errors import NoRoom, SpoolUnusable
 from canal_ha.pipeline.paths import without_login
 from canal_ha.private_files import make_directory, opener, tighten
+
+if TYPE_CHECKING:
+    import pyarrow.fs as arrow_fs
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _HIDDEN = "."  # prefix of unfinished files
@@ -58,6 +59,8 @@ def open_storage(root: str, *parts: str) -> Storage:
     local = local_path(root)
     if local is not None:
         return LocalStorage(local.joinpath(*parts).absolute())
+    import pyarrow.fs as arrow_fs
+
     try:
         filesystem, base = arrow_fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
@@ -190,6 +193,8 @@ class ArrowStorage:
 
     def names(self) -> list[str]:
         """Return the names of the objects."""
+        import pyarrow.fs as arrow_fs
+
         selector = arrow_fs.FileSelector(self._path, allow_not_found=True)
         try:
             return [info.base_name for info in self._filesystem.get_file_info(selector)]
