@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -69,6 +71,24 @@ def read(
     reading = SegmentReading(shape, schema, table, evolution, "UTC", filter)
     batches = entries_to_arrow(frames(entries), "d", 7, "segment", reading, "")
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("modules", "libraries"),
+    [
+        (
+            "canal_ha.spark.source, canal_ha.spark.stream, canal_ha.spark.arrow",
+            ["google.protobuf", "javaproperties", "kazoo", "pyarrow.compute", "pyarrow.fs", "re2", "regex", "sqlglot"],
+        ),
+        ("canal_ha.spark.stream, canal_ha.spark.tailer", ["jsonschema", "pyarrow.compute", "sqlglot", "yaml"]),
+    ],
+    ids=["worker", "driver"],
+)
+def test_a_process_of_a_query_imports_only_what_its_rows_need(modules: str, libraries: list[str]) -> None:
+    """Each Python worker, and the driver's process of the source, imports them before its first row."""
+    program = f"import sys, {modules}; print([each for each in sys.argv[1:] if each in sys.modules])"
+    command = [sys.executable, "-c", program, *libraries]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_the_envelope_tells_null_from_missing() -> None:
