@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from canal_ha.errors import SpoolUnusable
@@ -28,7 +29,7 @@ VERSION = 1
 DDL_KEPT = 1000  # tables whose latest statement is kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SegmentInfo:
     """One segment file.
 
@@ -50,6 +51,11 @@ class SegmentInfo:
     closed: bool
     written_ms: int
     last: LogPosition
+
+    @cached_property
+    def text(self) -> str:
+        """The segment in a manifest, as JSON. Each manifest of a writer has the texts of all before it again."""
+        return _json(_to_list(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +176,9 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as JSON."""
-        body = {
-            "v": VERSION,
-            "spool": self.spool,
-            "next": self.next_seq,
-            "segments": [_to_list(segment) for segment in self.segments],
+        head = {"v": VERSION, "spool": self.spool, "next": self.next_seq}
+        segments = ",".join([segment.text for segment in self.segments])
+        rest = {
             "reads": self.reads,
             "newest_ms": self.segments[-1].last.timestamp_ms if self.segments else 0,
             "ddl": self.ddl,
@@ -185,7 +189,7 @@ class Manifest:
             "server": self.server,
             "server_from": self.server_from,
         }
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+        return f'{_json(head)[:-1]},"segments":[{segments}],{_json(rest)[1:]}'.encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Manifest:
@@ -222,6 +226,10 @@ def _lineage(body: Mapping[str, Any], segments: Iterable[SegmentInfo]) -> Lineag
         for epoch in of_segments([segment.name]):
             lineage = lineage.with_segment(segment.seq, epoch, follows=False)
     return lineage
+
+
+def _json(body: object) -> str:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 
 def _to_list(segment: SegmentInfo) -> list[object]:
