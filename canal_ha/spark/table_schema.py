@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from urllib.parse import quote
 
-from canal_ha.errors import OptionInvalid
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.entries import Entries
+from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.errors import OptionInvalid, SpoolUnusable
 from canal_ha.pipeline.destinations import resolve
 from canal_ha.pipeline.options import SourceOptions
 from canal_ha.spark import segments, shapes
@@ -66,7 +69,8 @@ def newest_columns(storage: Storage, names: Iterable[str], options: SourceOption
             contents = segments.decode(storage.read(name), name)
         except FileNotFoundError:
             continue
-        if options.table in contents.rows and (rows := _rows(options, contents.frames, name)):
+        last = _last_rows(options, contents.frames, name) if options.table in contents.rows else b""
+        if rows := _rows(options, last, name):
             return rows[-1].layout.columns
     return ()
 
@@ -98,6 +102,26 @@ def _in_batch(options: SourceOptions, destination: str) -> Columns:
         if rows := _rows(options, frames, "the batch"):
             return rows[0].layout.columns
     return ()
+
+
+def _last_rows(options: SourceOptions, frames: bytes, name: str) -> bytes:
+    """Return the last entry with rows of the table, as frames; empty without one. Raises SpoolUnusable."""
+    entry = Entries(frames, 0, len(frames))
+    table = options.table.encode()
+    start, found = 0, slice(0)
+    try:
+        while entry.next():
+            is_of_table = entry.kind == codes.ROWDATA and _table_of(entry) == table
+            if is_of_table and entry.change() and entry.event_type <= codes.EVENT_DELETE:
+                found = slice(start, entry.pos)
+            start = entry.pos
+    except Broken as error:
+        raise SpoolUnusable(f"{name} holds invalid entries: {error}") from error
+    return frames[found]
+
+
+def _table_of(entry: Entries) -> bytes:
+    return entry.src[entry.schema_start : entry.schema_stop] + b"." + entry.src[entry.table_start : entry.table_stop]
 
 
 def _rows(options: SourceOptions, frames: bytes, name: str) -> list[EntryRows]:

@@ -15,7 +15,7 @@ from canal_ha.spark.spool import SpoolWriter
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.table_schema import check_declared
-from tests.spark.entries import begin, end, frames, insert
+from tests.spark.entries import ID, begin, ddl, end, frames, insert, rows
 
 FOUND = (("id", "int(11)", 4), ("Name", "varchar(20)", 12))
 
@@ -26,12 +26,19 @@ def options(spool: Path, **more: str) -> SourceOptions:
     return parse({**given, **more})
 
 
-def put(spool: Path, table: str) -> None:
-    """Append a segment with a row of a table."""
+def put(spool: Path, table: str, *more: bytes) -> None:
+    """Append a segment with a row of a table, and more entries."""
     writer = SpoolWriter(open_storage(str(spool), "d", "1001"), "d", 100, unobserved)
     place = LogPosition("bin.000001", 120, 1000, 1)
-    entries = frames([begin(100), insert(110, 1, table=table), end(120)])
+    entries = frames([begin(100), insert(110, 1, table=table), *more, end(120)])
     writer.append(entries, {f"s.{table}": 1}, place, closed=True, ddl={})
+
+
+def test_the_columns_are_those_of_the_newest_rows(tmp_path: Path) -> None:
+    """Rows of other tables and statements behind them do not count."""
+    later = rows(112, "INSERT", [(None, {"id": "2"})], [ID])
+    put(tmp_path, "t", later, insert(114, 3, table="u"), ddl(116, "ALTER TABLE t ADD x INT"))
+    assert table_schema.table_schema(options(tmp_path)) == shapes.table_of_columns((("id", "int(11)", 4),))
 
 
 def test_a_declared_column_that_the_table_lacks_is_not_null_for_ever(tmp_path: Path) -> None:
