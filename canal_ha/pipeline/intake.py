@@ -40,6 +40,7 @@ class SegmentDraft:
     first: number of entries of the connection before it.
     closed: it ends at the end of a transaction, or with what counts as one.
     whole: its last entry ends a transaction.
+    statements: it has an entry without rows: DDL, or a change of rows that the source logged as a statement.
     digests: of its entries with rows of a snapshot.
     """
 
@@ -52,6 +53,7 @@ class SegmentDraft:
     first: int = 0
     closed: bool = False
     whole: bool = False
+    statements: bool = False
     digests: list[bytes] = field(default_factory=list)
 
     @property
@@ -78,6 +80,7 @@ class SegmentDraft:
         for name, count in later.rows.items():
             self.rows[name] = self.rows.get(name, 0) + count
         self.ddl |= later.ddl
+        self.statements = self.statements or later.statements
         self.digests += later.digests
         if later.stretches:
             self.last, self.whole = later.last, later.whole
@@ -291,6 +294,7 @@ class Intake:
             schema = entry.text(entry.schema_start, entry.schema_stop)
             name = f"{schema}.{entry.text(entry.table_start, entry.table_stop)}"
             run.rows[name] = run.rows.get(name, 0) + max(rows, 1)
+            run.statements = run.statements or not rows
             if entry.event_type in DDL_TYPES:
                 run.ddl[name] = entry.text(entry.sql_start, entry.sql_stop)
 

@@ -74,7 +74,14 @@ def check_logged(frames: bytes, name: str, reading: SegmentReading) -> None:
 
 
 def entries_to_arrow(
-    frames: bytes, destination: str, seq: int, name: str, reading: SegmentReading, statement: str
+    frames: bytes,
+    destination: str,
+    seq: int,
+    name: str,
+    reading: SegmentReading,
+    statement: str,
+    *,
+    statements: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one segment.
 
@@ -84,10 +91,12 @@ def entries_to_arrow(
     name: name of the segment, for messages.
     reading: how to read it.
     statement: latest DDL statement of `reading.table`, for messages.
+    statements: whether the entries can have statements; see segments.Contents.
     Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type, for typed rows
     without all columns, and for changes of rows that the source has logged as statements.
     """
-    check_logged(frames, name, reading)
+    if statements:
+        check_logged(frames, name, reading)
     try:
         if reading.shape is Shape.TABLE:
             wanted = _Table(reading, statement)

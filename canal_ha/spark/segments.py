@@ -2,7 +2,8 @@
 
 magic  "CHSEG1\\n"
 u32    length of the index, u32 length of the body, u32 CRC-32 of index and body (big-endian)
-index  JSON {"destination":...,"rows":{"shop.orders":12},"raw":...,"server":...}; earlier versions wrote no server
+index  JSON {"destination":...,"rows":{"shop.orders":12},"raw":...,"server":...,"statements":false}; earlier versions
+       wrote no server and no statements
 body   zstd of frames: field 2 of canal's Messages, tag, length, entry, tag, length, ...
 
 """
@@ -32,12 +33,14 @@ class Contents:
     rows: number of rows by `schema.table`; a statement counts as one.
     frames: raw entries.
     server: whose binlog the entries are from, as in LogPosition; "" if unknown.
+    statements: False if no entry is a statement: DDL, or a change of rows that the source logged as a statement.
     """
 
     destination: str
     rows: Mapping[str, int]
     frames: bytes
     server: str = ""
+    statements: bool = True
 
 
 def encode(contents: Contents) -> bytes:
@@ -47,6 +50,7 @@ def encode(contents: Contents) -> bytes:
         "rows": dict(contents.rows),
         "raw": len(contents.frames),
         "server": contents.server,
+        "statements": contents.statements,
     }
     index = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
     body = zstandard.ZstdCompressor(level=LEVEL).compress(contents.frames)
@@ -67,4 +71,6 @@ def decode(data: bytes, name: str) -> Contents:
         raise SpoolUnusable(f"{name} is damaged: its checksum does not match")
     index = json.loads(bytes(view[start : start + index_size]))
     frames = zstandard.ZstdDecompressor().decompress(view[start + index_size :], max_output_size=index["raw"])
-    return Contents(index["destination"], index["rows"], frames, index.get("server", ""))
+    return Contents(
+        index["destination"], index["rows"], frames, index.get("server", ""), bool(index.get("statements", True))
+    )

@@ -85,6 +85,7 @@ class SpoolWriter:
         *,
         closed: bool,
         ddl: dict[str, str],
+        statements: bool = True,
     ) -> None:
         """Make a segment durable; after the return its entries may be acknowledged.
 
@@ -93,11 +94,12 @@ class SpoolWriter:
         last: position of the last entry.
         closed: the segment ends at the end of a transaction.
         ddl: latest statement by `schema.table`.
+        statements: whether the entries can have statements; see segments.Contents.
         Raises SpoolFenced (do not acknowledge), NoRoom (try again) and SpoolUnusable.
         """
         seq = self.manifest.next_seq
         name = manifests.segment_name(self.epoch, seq)
-        data = segments.encode(segments.Contents(self._destination, rows, frames, last.server))
+        data = segments.encode(segments.Contents(self._destination, rows, frames, last.server, statements))
         self._steps("segment")
         self._storage.write(name, data)
         self._steps("manifest")

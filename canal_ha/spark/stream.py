@@ -193,9 +193,12 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"canal: segment {file} is missing: check that spoolDir is the same directory on all machines"
                 ) from error
             if options.shape is Shape.TABLE and options.table not in contents.rows:
-                check_logged(contents.frames, file, reading)
+                if contents.statements:
+                    check_logged(contents.frames, file, reading)
                 continue
-            yield from entries_to_arrow(contents.frames, partition.destination, seq, file, reading, statement)
+            yield from entries_to_arrow(
+                contents.frames, partition.destination, seq, file, reading, statement, statements=contents.statements
+            )
 
     # ---- inside
 

@@ -530,6 +530,7 @@ class Tailer:
                     piece.last,
                     closed=piece.closed,
                     ddl=piece.ddl,
+                    statements=piece.statements,
                 )
             except NoRoom as full:
                 self._wait_for_room(full)

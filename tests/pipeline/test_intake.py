@@ -14,7 +14,7 @@ from canal_ha.pipeline.intake import Intake, SegmentDraft
 from canal_ha.pipeline.redelivery import Spooled, UpTo, ends_whole
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
-from tests.spark.entries import begin, ddl, end, frames, insert
+from tests.spark.entries import begin, ddl, end, frames, insert, logged_statement
 
 
 def fresh(segment_bytes: int = 1 << 20) -> Intake:
@@ -115,6 +115,22 @@ def test_statements_end_a_piece_and_annotations_do_not() -> None:
     [piece] = drain(intake)
     assert piece.closed
     assert piece.ddl == {"s.t": "ALTER TABLE t ADD x INT"}
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_piece_knows_whether_it_has_statements(size: int) -> None:
+    """Readers look for changes that the source logged as statements only there. The parts of a batch add up."""
+    logged = logged_statement(410, "UPDATE t SET name = 'y'", "UPDATE")
+    for entries, expected in (
+        (transaction(100) + transaction(200), False),
+        ([*transaction(100), ddl(300, "ALTER TABLE t ADD x INT")], True),
+        ([*transaction(100), begin(400), logged, end(420), *transaction(500)], True),
+    ):
+        intake = fresh()
+        for first in range(0, len(entries), size):
+            intake.add(first, walk(entries[first : first + size]))
+        [piece] = drain(intake)
+        assert piece.statements is expected
 
 
 def test_without_ends_of_transactions_silence_is_one() -> None:

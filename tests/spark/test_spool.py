@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import pyarrow.fs as arrow_fs
@@ -55,6 +57,23 @@ def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> Non
     assert [segment.seq for segment in found.segments] == [0, 1, 2]
     contents = segments.decode(storage.read(found.segments[2].name), "x")
     assert contents == segments.Contents("d", {"s.t": 3}, b"frames")
+
+
+def test_segments_of_earlier_versions_can_have_statements(storage: Storage) -> None:
+    """Their index does not say that they have none."""
+    spool = writer(storage)
+    for statements in (True, False):
+        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1), closed=True, ddl={}, statements=statements)
+        data = storage.read(spool.manifest.segments[-1].name)
+        assert segments.decode(data, "x").statements is statements
+    head = struct.Struct(">III")
+    start = len(segments.MAGIC) + head.size
+    index_size, body_size, _ = head.unpack_from(data, len(segments.MAGIC))
+    index = data[start : start + index_size].replace(b',"statements":false', b"")
+    rest = index + data[start + index_size :]
+    assert len(rest) < index_size + body_size
+    older = segments.MAGIC + head.pack(len(index), body_size, zlib.crc32(rest)) + rest
+    assert segments.decode(older, "x").statements
 
 
 def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
