@@ -59,7 +59,12 @@ class SegmentDraft:
     @property
     def frames(self) -> bytes:
         """A copy of the frames: field 2 of Messages, once for each entry."""
-        return b"".join([memoryview(data)[start:stop] for data, start, stop in self.stretches])
+        return b"".join(self.views)
+
+    @property
+    def views(self) -> list[memoryview]:
+        """The frames in pieces, without a copy."""
+        return [memoryview(data)[start:stop] for data, start, stop in self.stretches]
 
     def put(self, data: bytes, start: int, stop: int) -> None:
         """Append frames."""

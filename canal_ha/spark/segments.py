@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import zstandard
@@ -43,17 +43,27 @@ class Contents:
     statements: bool = True
 
 
-def encode(contents: Contents) -> bytes:
-    """Build the file."""
+def encode(
+    destination: str,
+    rows: Mapping[str, int],
+    frames: Iterable[bytes | memoryview],
+    server: str = "",
+    *,
+    statements: bool = True,
+) -> bytes:
+    """Build the file. The arguments are the fields of Contents; the frames may be in several pieces."""
+    pieces = list(frames)
+    size = sum(map(len, pieces))
     described = {
-        "destination": contents.destination,
-        "rows": dict(contents.rows),
-        "raw": len(contents.frames),
-        "server": contents.server,
-        "statements": contents.statements,
+        "destination": destination,
+        "rows": dict(rows),
+        "raw": size,
+        "server": server,
+        "statements": statements,
     }
     index = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
-    body = zstandard.ZstdCompressor(level=LEVEL).compress(contents.frames)
+    work = zstandard.ZstdCompressor(level=LEVEL).compressobj(size=size)
+    body = b"".join([*map(work.compress, pieces), work.flush()])
     checksum = zlib.crc32(body, zlib.crc32(index))
     return MAGIC + _HEAD.pack(len(index), len(body), checksum) + index + body
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from canal_ha.errors import NoRoom, SpoolFenced, SpoolUnusable
@@ -79,7 +80,7 @@ class SpoolWriter:
 
     def append(
         self,
-        frames: bytes,
+        frames: Sequence[bytes | memoryview],
         rows: dict[str, int],
         last: LogPosition,
         *,
@@ -89,7 +90,7 @@ class SpoolWriter:
     ) -> None:
         """Make a segment durable; after the return its entries may be acknowledged.
 
-        frames: the entries.
+        frames: the entries, in one or several pieces.
         rows: number of rows by `schema.table`.
         last: position of the last entry.
         closed: the segment ends at the end of a transaction.
@@ -99,7 +100,7 @@ class SpoolWriter:
         """
         seq = self.manifest.next_seq
         name = manifests.segment_name(self.epoch, seq)
-        data = segments.encode(segments.Contents(self._destination, rows, frames, last.server, statements))
+        data = segments.encode(self._destination, rows, frames, last.server, statements=statements)
         self._steps("segment")
         self._storage.write(name, data)
         self._steps("manifest")
@@ -107,7 +108,7 @@ class SpoolWriter:
             seq=seq,
             name=name,
             size_bytes=len(data),
-            raw_bytes=len(frames),
+            raw_bytes=sum(map(len, frames)),
             rows=sum(rows.values()),
             closed=closed,
             written_ms=time.time_ns() // 1_000_000,

@@ -525,7 +525,7 @@ class Tailer:
         while True:
             try:
                 writer.append(
-                    piece.frames,
+                    piece.views,
                     piece.rows,
                     piece.last,
                     closed=piece.closed,

@@ -48,7 +48,7 @@ class Spool:
     def add(self, *entries: bytes, offset: int, server: str = "uuid") -> None:
         """Append a segment that ends with a transaction. offset: of its last entry."""
         last = LogPosition("bin.000001", offset, timestamp_ms=1000, server_id=1, server=server)
-        self.writer.append(made.frames(entries), {"s.t": len(entries)}, last, closed=True, ddl={})
+        self.writer.append([made.frames(entries)], {"s.t": len(entries)}, last, closed=True, ddl={})
 
     def rows(self, *keys: int, server: str = "uuid") -> None:
         """Append a segment with a row for each key, at the offset of that number."""

@@ -40,7 +40,7 @@ def writer(storage: Storage, retain: int = 100) -> SpoolWriter:
 def append(spool: SpoolWriter, offset: int, frames: bytes = b"frames") -> None:
     """Append one segment."""
     position = LogPosition("bin.000001", offset, 1000, 1)
-    spool.append(frames, {"s.t": 3}, position, closed=True, ddl={})
+    spool.append([frames], {"s.t": 3}, position, closed=True, ddl={})
 
 
 def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> None:
@@ -63,7 +63,7 @@ def test_segments_of_earlier_versions_can_have_statements(storage: Storage) -> N
     """Their index does not say that they have none."""
     spool = writer(storage)
     for statements in (True, False):
-        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1), closed=True, ddl={}, statements=statements)
+        spool.append([b"f"], {}, LogPosition("b.1", 4, 1, 1), closed=True, ddl={}, statements=statements)
         data = storage.read(spool.manifest.segments[-1].name)
         assert segments.decode(data, "x").statements is statements
     head = struct.Struct(">III")
@@ -80,7 +80,7 @@ def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
     """Manifests of earlier versions have no server."""
     spool = writer(storage)
     for server in ("a", "b"):
-        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, ddl={})
+        spool.append([b"f"], {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, ddl={})
         found = newest_manifest(storage)
         assert found is not None
         assert found.last is not None
@@ -169,7 +169,7 @@ def test_what_a_crash_left_half_written_is_swept(tmp_path: Path) -> None:
 @given(st.integers(min_value=0), st.binary(min_size=1, max_size=1))
 def test_any_changed_byte_of_a_segment_is_noticed(place: int, replacement: bytes) -> None:
     """Every byte is covered by the checksum or checked on its own."""
-    good = segments.encode(segments.Contents("d", {"s.t": 1}, b"some frames" * 10))
+    good = segments.encode("d", {"s.t": 1}, [b"some frames"] * 10)
     place %= len(good)
     bad = good[:place] + replacement + good[place + 1 :]
     if bad != good:
@@ -179,7 +179,7 @@ def test_any_changed_byte_of_a_segment_is_noticed(place: int, replacement: bytes
 
 def test_a_cut_segment_is_noticed() -> None:
     """A segment that is cut at any length is refused."""
-    good = segments.encode(segments.Contents("d", {}, b"frames"))
+    good = segments.encode("d", {}, [b"fra", b"mes"])
     for size in range(len(good)):
         with pytest.raises(SpoolUnusable):
             segments.decode(good[:size], "x")

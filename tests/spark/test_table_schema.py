@@ -31,7 +31,7 @@ def put(spool: Path, table: str, *more: bytes) -> None:
     writer = SpoolWriter(open_storage(str(spool), "d", "1001"), "d", 100, unobserved)
     place = LogPosition("bin.000001", 120, 1000, 1)
     entries = frames([begin(100), insert(110, 1, table=table), *more, end(120)])
-    writer.append(entries, {f"s.{table}": 1}, place, closed=True, ddl={})
+    writer.append([entries], {f"s.{table}": 1}, place, closed=True, ddl={})
 
 
 def test_the_columns_are_those_of_the_newest_rows(tmp_path: Path) -> None:
