@@ -22,7 +22,7 @@ from canal_ha.spark.manifest import Manifest, SegmentInfo
 VERSION = 1
 BEFORE_ALL = -1
 TASK_BYTES = 4 << 20  # raw entries worth a task; a task's overhead equals about 20,000 small rows
-TASK_BYTES_MOST = 32 << 20
+TASK_BYTES_MOST = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

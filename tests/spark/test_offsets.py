@@ -129,7 +129,7 @@ def test_a_backlog_keeps_all_processors_busy_to_the_end() -> None:
         files = manifest(*[True] * count).segments
         return [len(task) for task in o.tasks(tuple(replace(file, raw_bytes=5 << 20) for file in files), 2)]
 
-    assert [shared(count) for count in (1, 2, 12, 13, 30)] == [[1], [1, 1], [6, 6], [3, 3, 4, 3], [5] * 6]
+    assert [shared(count) for count in (1, 2, 24, 26, 60)] == [[1], [1, 1], [12, 12], [6, 7, 6, 7], [10] * 6]
 
 
 def restored(upto: int, count: int) -> Manifest:
