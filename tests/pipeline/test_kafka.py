@@ -26,7 +26,7 @@ from canal_ha.errors import SinkRefused, TargetUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.queue import described, opened
 from canal_ha.pipeline.targets import kafka_topics
-from canal_ha.pipeline.targets.kafka import KafkaTarget, open_target
+from canal_ha.pipeline.targets.kafka import KafkaTarget, _Session, open_target
 from lab.kafka import Kafka
 from lab.ports import free_port
 from lab.process import spawn
@@ -146,6 +146,29 @@ def test_an_older_process_is_refused_and_the_newer_one_continues(kafka: Kafka, n
     newer.commit(numbered(3, 2, first.progress))
 
     assert sorted(numbers(kafka.messages(name))) == [0, 1, 2, 3, 4]
+
+
+def test_a_pipeline_that_was_suspended_in_a_transaction_was_told_of_another_process(
+    kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka has ended the transaction after its time, and the pipeline writes the portion again."""
+    target = opened_target(kafka, name, timeout=2)
+    first = numbered(0, 3, begun(target))
+    put = _Session._put
+
+    def suspended(session: _Session, *message: Any) -> None:
+        put(session, *message)
+        monkeypatch.undo()
+        session._producer.flush(5.0)
+        time.sleep(4.0)
+
+    monkeypatch.setattr(_Session, "_put", suspended)
+    with pytest.raises(TargetUnavailable, match="a transaction was open for more than 2 s, so Kafka has ended it"):
+        target.commit(first)
+    assert target.progress(DESTINATION) == begun(target)
+    target.commit(first)
+    assert numbers(kafka.messages(name)) == [0, 1, 2]
+    target.close()
 
 
 def test_looking_at_the_progress_ends_no_running_pipeline(kafka: Kafka, target: KafkaTarget, name: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from canal_ha.config.pem_files import check_regular
-from canal_ha.errors import CanalError, OptionInvalid, SinkRefused
+from canal_ha.errors import CanalError, OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline.description import Description, TargetDescription
 from canal_ha.pipeline.fencing import lacks
@@ -37,9 +37,10 @@ from canal_ha.pipeline.messages.routing import (
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.row_entry import RowEntry
-from canal_ha.pipeline.targets.kafka_errors import ours, wrong_properties
+from canal_ha.pipeline.targets.kafka_errors import is_fenced, ours, wrong_properties
 from canal_ha.pipeline.targets.kafka_topics import PARTITION, KafkaTopics, ProgressTopic
 from canal_ha.pipeline.targets.schema_registry import SchemaRegistry
+from canal_ha.steady_time import seconds
 
 PREFIX = "canal-ha/"  # of transactional ids and groups
 _ABORT_S = 5.0
@@ -292,6 +293,7 @@ class _Session:
         self._topic = progress.name
         self._timeout_s = timeout_s
         self._open = False  # whether a transaction is
+        self._begun_at = 0.0  # of the transaction
         self._failed: list[tuple[KafkaError, str]] = []
         self._what = f"{key} cannot write to Kafka"
         try:
@@ -308,6 +310,7 @@ class _Session:
             return
         producer = self._producer
         try:
+            self._begun_at = seconds()
             producer.begin_transaction()
             self._open = True
             for message in messages():
@@ -363,4 +366,9 @@ class _Session:
             if failed.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 of_topic = (message for message in messages() if message.topic == topic)
                 return max(of_topic, key=lambda message: message.size).too_large(self._key, self._limit)
+        if is_fenced(found) and seconds() - self._begun_at >= self._timeout_s:
+            return TargetUnavailable(
+                f"canal: {self._what}: a transaction was open for more than {self._timeout_s:g} s, so Kafka has ended"
+                " it"
+            )
         return ours(found, self._what)

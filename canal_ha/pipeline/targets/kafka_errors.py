@@ -36,12 +36,18 @@ def wrong_properties(error: KafkaException) -> OptionInvalid:
     return OptionInvalid(f"target.properties: librdkafka refuses them: {said}")
 
 
+def is_fenced(error: KafkaException) -> bool:
+    """Return whether Kafka refuses a producer because its transactional id has a newer epoch."""
+    found = error.args[0]
+    return isinstance(found, KafkaError) and found.code() in _FENCED
+
+
 def ours(error: KafkaException, what: str) -> CanalError:
     """Return the error to raise. what: what failed, for the text."""
     found = error.args[0]
     if not isinstance(found, KafkaError):
         return TargetUnavailable(f"canal: {what}: {found}")
-    if found.code() in _FENCED:
+    if is_fenced(error):
         return SinkRefused(
             f"canal: {what}: another process with this pipeline's name has taken over. Stop one of them, or give them"
             " different names"
