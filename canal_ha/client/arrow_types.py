@@ -114,8 +114,8 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
     if name in _WIDTHS:
         return ColumnType(mysql_type, "integer", _INTEGERS[_WIDTHS[name]][unsigned])
     if name in _DECIMALS:
-        precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
-        fits = precision <= MAX_PRECISION
+        precision, scale = precision_of(numbers)
+        fits = precision <= MAX_PRECISION >= scale
         return ColumnType(mysql_type, "decimal", pa.decimal128(precision, scale) if fits else pa.string())
     if name in _DOUBLES:
         return ColumnType(mysql_type, "double", pa.float64())
@@ -123,7 +123,7 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         double = len(numbers) == 1 and numbers[0] > 24
         return ColumnType(mysql_type, "float", pa.float64() if double else pa.float32())
     if name == "bit":
-        bits = numbers[0] if numbers else 1
+        bits = (numbers[0] if numbers else 0) or 1
         kind = pa.bool_() if bits == 1 else pa.int64() if bits < 64 else pa.decimal128(20, 0)
         return ColumnType(mysql_type, "bit", kind)
     if name in ("date", "datetime", "timestamp", "time", "year"):
@@ -139,6 +139,12 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         family = "json" if name == "json" else "text"
         return ColumnType(mysql_type, "latin text" if sql_type in BINARY_TYPES else family, pa.string())
     return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
+
+
+def precision_of(numbers: Sequence[int]) -> tuple[int, int]:
+    """Return precision and scale of a DECIMAL. numbers: those that are declared; a precision of 0 is the default."""
+    precision, scale = (*numbers, *(0, 0)[len(numbers) :])[:2]
+    return precision or 10, scale
 
 
 def decimals_of(column: ColumnType) -> int:

@@ -25,7 +25,7 @@ import re
 
 import pyarrow as pa
 
-from canal_ha.client.arrow_types import ColumnType
+from canal_ha.client.arrow_types import ColumnType, precision_of
 
 _ARROW = {
     pa.int8(): "smallint",
@@ -62,7 +62,7 @@ def postgresql_type(kind: ColumnType, json: str) -> str:
     if name in _NAMED:
         return _NAMED[name]
     if kind.name == "decimal":
-        precision, scale = (*_NUMBERS.findall(kind.text), *("10", "0")[len(_NUMBERS.findall(kind.text)) :])[:2]
+        precision, scale = precision_of([int(number) for number in _NUMBERS.findall(kind.text)])
         return f"numeric({precision},{scale})"
     if pa.types.is_decimal(kind.arrow):
         return f"numeric({kind.arrow.precision},{kind.arrow.scale})"

@@ -226,3 +226,9 @@ def test_errors_say_where() -> None:
         list(table_batches(frames([wrong])))
     with pytest.raises(RemoteProtocolError, match="invalid entry"):
         list(table_batches(frames([wrong])[:-3]))
+
+
+@pytest.mark.parametrize("mysql_type", ["DECIMAL(0)", "DECIMAL(0,0)", "numeric(0) unsigned", "decimal"])
+def test_a_decimal_without_digits_was_a_value_error(mysql_type: str) -> None:
+    """Servers take DECIMAL(0) in a statement, and mean the default."""
+    assert column_type(mysql_type, 3).arrow == pa.decimal128(10, 0)

@@ -81,6 +81,7 @@ def test_a_transforms_values_have_the_type_of_their_column() -> None:
         ("bigint unsigned", "numeric(20,0)"),
         ("decimal", "numeric(10,0)"),
         ("decimal(65,30)", "numeric(65,30)"),
+        ("DECIMAL(0)", "numeric(10,0)"),
         ("decimal(12,2) unsigned", "numeric(12,2)"),
         ("bit", "boolean"),
         ("bit(9)", "bigint"),
