@@ -9,7 +9,12 @@ from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget
 
 _FILE = "canal.properties"
-_NAMES = {"maxMessageBytes": "kafka.max.request.size", "dynamicTopic": "canal.mq.dynamicTopic"}
+_NAMES = {
+    "maxMessageBytes": "kafka.max.request.size",
+    "dynamicTopic": "canal.mq.dynamicTopic",
+    "partitionHash": "canal.mq.partitionHash",
+    "topicPartitions": "canal.mq.dynamicTopicPartitionNum",
+}
 
 
 def described(config: InstanceConfig, queue: QueueConfig) -> Description:

@@ -143,7 +143,7 @@ class CountRules:
         for item in _items(text):
             name, colon, number = item.rpartition(":")
             if not colon or not number.isdecimal() or not int(number):
-                raise OptionInvalid(f"{item!r} of dynamicTopicPartitionNum: expected topic:number")
+                raise OptionInvalid(f"{item!r}: expected topic:number")
             self._rules.append((_matcher(name), int(number)))
 
     def count_of(self, topic: str) -> int | None:
@@ -213,5 +213,5 @@ def _matcher(rule: str) -> Match:
     try:
         match: Callable[[str], bool] | None = match_of_server(rule)
     except FilterInvalid as error:
-        raise OptionInvalid(f"{rule!r} is not a regular expression: {error}") from error
+        raise OptionInvalid(str(error).removeprefix("table filter ")) from error
     return lambda name: match is None or match(name.lower())

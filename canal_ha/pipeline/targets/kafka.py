@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -236,12 +236,15 @@ class _Routes:
         self._claims: dict[str, tuple[str, ...]] = {}  # topic -> what gave it its name
         self._template: str = options.get("topic", "{schema}.{table}")
         rules = options.get("dynamicTopic", "")
-        self._rules = TopicRules(rules, "") if rules else None
         hashes = options.get("partitionHash", EVERY_KEY)
-        self._keys = PartitionRules(hashes) if hashes else None
+        with _named(self._called):
+            self._rules = TopicRules(rules, "") if rules else None
+        with _named(target.called("partitionHash")):
+            self._keys = PartitionRules(hashes) if hashes else None
         self._fixed = 0 if hashes else int(options.get("partition", 0))
         self._count: int | None = options.get("partitions")
-        self._counts = CountRules(options.get("topicPartitions", ""))
+        with _named(target.called("topicPartitions")):
+            self._counts = CountRules(options.get("topicPartitions", ""))
         self._database_hash: bool = options.get("databaseHash", True)
 
     def of(self, schema: str, table: str) -> tuple[str, Placement]:
@@ -271,6 +274,15 @@ class _Routes:
                 f" with `{self._called}`"
             )
         return topic
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Begin the errors of an option's rules with its name."""
+    try:
+        yield
+    except OptionInvalid as error:
+        raise OptionInvalid(f"{option}: {error}") from error
 
 
 class _Session:
