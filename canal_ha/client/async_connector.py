@@ -16,7 +16,7 @@ from canal_ha.client.loop_runtime import LOOP
 from canal_ha.client.message import Message
 from canal_ha.client.runtime import Link, Runtime
 from canal_ha.client.tls import ClientTls
-from canal_ha.decode.kernel.entries import only_frames
+from canal_ha.decode.kernel.entries import only_frames, whole_reply
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
@@ -126,6 +126,7 @@ class AsyncConnector:
             self._session = ClientSession(
                 max_frame_bytes=self._max_frame_bytes,
                 only_frames=only_frames,
+                whole_reply=whole_reply,
                 exact=self._exact,
                 snapshot=self._snapshot,
             )

@@ -14,16 +14,20 @@ from canal_ha.wire.proto.entry_protocol_pb2 import Entry
 
 
 class Message:
-    """The reply to a GET. id: EMPTY_BATCH_ID without entries; frames: the entries as fields 2 of Messages."""
+    """The reply to a GET. id: EMPTY_BATCH_ID without entries."""
 
     def __init__(self, fetched: Fetched) -> None:
         self.id = fetched.batch_id
-        self.frames = fetched.frames
         self._fetched = fetched
 
     def __bool__(self) -> bool:
         """Return whether there is a batch to acknowledge."""
         return self.id != EMPTY_BATCH_ID
+
+    @property
+    def frames(self) -> memoryview:
+        """The entries as fields 2 of Messages."""
+        return self._fetched.frames
 
     def walk(self) -> Entries:
         """Return the kernel's reader at the first entry, without a copy."""

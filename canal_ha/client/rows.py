@@ -52,16 +52,11 @@ class Event:
     __slots__ = ("gtid", "journal", "offset", "schema", "server_id", "snapshot", "sql", "table", "ts", "type")
 
     def __init__(self, entry: Entries) -> None:
-        self.schema = entry.text(entry.schema_start, entry.schema_stop)
-        self.table = entry.text(entry.table_start, entry.table_stop)
+        self.schema, self.table, self.journal, self.gtid, self.sql, self.snapshot = entry.texts()
         self.type = _TYPES[entry.event_type]
-        self.journal = entry.text(entry.journal_start, entry.journal_stop)
         self.offset = entry.offset
         self.ts = entry.time_ms
-        self.gtid = entry.text(entry.gtid_start, entry.gtid_stop)
-        self.sql = entry.text(entry.sql_start, entry.sql_stop)
         self.server_id = entry.server_id
-        self.snapshot = entry.text(entry.snapshot_start, entry.snapshot_stop) if entry.snapshot_stop else ""
 
 
 class Row:

@@ -27,7 +27,10 @@ class Link(Protocol):
         """Send all bytes. more: the next bytes usually follow soon; a hint."""
 
     async def receive(self, deadline: float | None, size: int) -> bytes:
-        """Return exactly the next `size` bytes; a cancelled wait loses none. deadline: time.monotonic(); None: none."""
+        """Return the next `size` bytes, or the whole frame of which they are the length; a cancelled wait loses none.
+
+        deadline: time.monotonic(); None: none.
+        """
 
     def interrupt(self) -> None:
         """End the current wait, or the next one. For signal handlers and other threads."""

@@ -10,6 +10,7 @@ import time
 from canal_ha.client.tls import ClientTls
 from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.errors import ConnectionLost
+from canal_ha.wire.framing import HEADER_BYTES, is_whole
 
 CHUNK_BYTES = 256 * 1024
 AHEAD_BYTES = 4096  # received with the length of a frame: a small reply takes one call
@@ -72,6 +73,9 @@ class SocketLink:
         if len(ahead) < size <= AHEAD_BYTES:
             ahead = self._receive_ahead(size, deadline)
         if len(ahead) >= size:
+            if size == HEADER_BYTES and is_whole(ahead):
+                self._ahead = b""
+                return ahead
             self._ahead = ahead[size:]
             return ahead[:size]
         with self._landing.begin(size) as room:
@@ -86,7 +90,8 @@ class SocketLink:
         """Return at least so many bytes, with those received before. They stay if the wait ends with an error."""
         while len(self._ahead) < size:
             count = self._receive_into(self._scratch, deadline)
-            self._ahead += self._scratch[:count]
+            received = self._scratch[:count]
+            self._ahead = self._ahead + received if self._ahead else bytes(received)
         return self._ahead
 
     def _receive_into(self, room: memoryview, deadline: float | None) -> int:

@@ -21,6 +21,11 @@ def header(length: int) -> bytes:
     return _LENGTH.pack(length)
 
 
+def is_whole(data: bytes) -> bool:
+    """Return whether these bytes are one frame, with its length."""
+    return len(data) >= HEADER_BYTES and int.from_bytes(data[:HEADER_BYTES], "big") == len(data) - HEADER_BYTES
+
+
 class FrameReader:
     """Cuts a byte stream into frames. A length is checked as soon as its four bytes are here.
 

@@ -26,6 +26,10 @@ OnlyFrames = Callable[[bytes, int], bool]
 """Returns whether all bytes from an offset on are complete fields 2 of Messages."""
 
 
+WholeReply = Callable[[bytes], tuple[int, int] | None]
+"""Returns the batch id of a reply with its length, and where its frames begin; None if it is anything else."""
+
+
 @immutable
 class Fetched:
     """A client's view of the reply to a GET. data[start:] holds the frames."""

@@ -1,4 +1,4 @@
-"""A blocking link: it returns exactly what is asked for, however the bytes come."""
+"""A blocking link: it returns what is asked for, however the bytes come."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from canal_ha.client.socket_link import AHEAD_BYTES, SocketLink
 from canal_ha.client.thread_runtime import now
 from canal_ha.errors import ConnectionLost
+from canal_ha.wire.framing import frame
 
 SIZES = (4, 1, 300, AHEAD_BYTES, 4, AHEAD_BYTES + 1, 4, 20_000, 1, AHEAD_BYTES - 1, 9000, 3)
 
@@ -44,6 +45,22 @@ def test_a_link_returns_exactly_what_is_asked_for(ends: tuple[SocketLink, socket
     sender.join()
     assert [len(each) for each in received] == list(SIZES)
     assert b"".join(received) == sent
+
+
+def test_a_small_frame_comes_whole(ends: tuple[SocketLink, socket.socket]) -> None:
+    """Whoever asks for the length of a frame gets all of it, if it is there; never a part of the next one."""
+    link, peer = ends
+    one, two, large = frame(b"one"), frame(b"two" * 100), frame(b"x" * AHEAD_BYTES)
+
+    def received(size: int) -> bytes:
+        return now(link.receive(time.monotonic() + 30, size))
+
+    peer.sendall(one)
+    assert received(4) == one
+    peer.sendall(one + two)
+    assert [received(4), received(3), received(4)] == [one[:4], b"one", two]
+    peer.sendall(large)
+    assert [received(4), received(AHEAD_BYTES)] == [large[:4], large[4:]]
 
 
 def test_a_link_waits_until_the_deadline(ends: tuple[SocketLink, socket.socket]) -> None:

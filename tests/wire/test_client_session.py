@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from canal_ha.decode.kernel.entries import only_frames, whole_reply
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
-from canal_ha.wire.client_session import Accepted, ClientSession, Greeting
+from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Accepted, ClientSession, Greeting
 from canal_ha.wire.framing import frame
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import client_frame
@@ -20,8 +21,10 @@ EXAMPLE = ClientIdentity("example", 1001)
 EMPTY = messages.encode(GetAnswer(-1))[0]
 
 
-def connected(*, exact: bool = False) -> ClientSession:
-    session = ClientSession(exact=exact)
+def connected(*, exact: bool = False, max_frame_bytes: int = LARGEST_FRAME_BYTES) -> ClientSession:
+    session = ClientSession(
+        max_frame_bytes=max_frame_bytes, only_frames=only_frames, whole_reply=whole_reply, exact=exact
+    )
     session.receive(packets.handshake(b"12345678"))
     assert session.next() == Greeting(b"12345678")
     session.authenticate("", "", 1000)
@@ -44,6 +47,34 @@ def test_replies_come_in_the_order_of_requests() -> None:
     assert answers[0] == Accepted()
     assert isinstance(answers[1], Fetched)
     assert answers[1].batch_id == -1
+
+
+def test_a_reply_in_one_piece_is_not_copied() -> None:
+    """A whole reply stays where it is; the replies around it come in their order, however they were cut."""
+    session = connected()
+    first, second = (frame(b"\x18\x07\x2a\x05\x08" + bytes([number]) + b"\x12\x01x") for number in (7, 8))
+    session.get(EXAMPLE, 1, -1)
+    session.get(EXAMPLE, 1, -1)
+    session.receive(first)
+    session.receive(second[:6])
+    answer = session.next()
+    assert isinstance(answer, Fetched)
+    assert answer.data is first
+    assert (answer.batch_id, bytes(answer.frames)) == (7, b"\x12\x01x")
+    assert session.next() is None
+    session.receive(second[6:])
+    answer = session.next()
+    assert isinstance(answer, Fetched)
+    assert (answer.batch_id, bytes(answer.frames)) == (8, b"\x12\x01x")
+
+
+def test_a_reply_above_the_limit_is_refused_in_one_piece_too() -> None:
+    """The shortest way knows the limit of frames."""
+    session = connected(max_frame_bytes=20)
+    session.get(EXAMPLE, 1, -1)
+    session.receive(frame(b"\x18\x07\x2a\x14\x08\x07\x12\x10" + b"x" * 16))
+    with pytest.raises(RemoteProtocolError, match="limit of 20"):
+        session.next()
 
 
 def test_a_request_for_exact_values_has_canals_bytes_before_its_own() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.decode.kernel.entries import only_frames
+from canal_ha.decode.kernel.entries import only_frames, whole_reply
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.wire import messages
 from canal_ha.wire.framing import FrameReader, frame
@@ -84,3 +84,24 @@ def test_a_packet_read_in_place_says_what_protobuf_says(
         assert not envelope.HasField("compression")
         expected = messages.decode(envelope.body)
         assert (found.batch_id, bytes(found.frames)) == (expected.batch_id, bytes(expected.frames))
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.lists(st.binary(max_size=200), max_size=4), st.data())
+def test_a_whole_reply_is_the_packet_behind_its_length(
+    batch_id: int, entries: list[bytes], data: st.DataObject
+) -> None:
+    """A reply in one piece gives the same as its packet read in place. Other bytes give None."""
+    body = pb.Messages(batch_id=batch_id, messages=entries).SerializeToString()
+    reply = frame(b"\x18\x07\x2a" + varint(len(body)) + body)
+    assert (whole_reply(reply) is not None) == (batch_id > 0)
+    assert whole_reply(reply + b"\0") is None
+    damaged = bytearray(reply)
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    reply = bytes(damaged[: data.draw(st.integers(0, len(damaged)))] if data.draw(st.booleans()) else damaged)
+    found = whole_reply(reply)
+    if found is not None:
+        packet = messages.in_place(reply[4:], only_frames)
+        assert packet is not None
+        assert len(reply) == 4 + int.from_bytes(reply[:4], "big")
+        assert found == (packet.batch_id, packet.start + 4)

@@ -7,13 +7,16 @@ cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
-cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
+cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT, _NUMBER_SHIFT, _SHORTEST_REPLY
 cdef bytes _SNAPSHOT, _PARTIAL, _OWN_GTID
 cdef Py_ssize_t _SNAPSHOT_SIZE, _PARTIAL_SIZE, _OWN_GTID_SIZE
 cdef int64_t _LARGEST_MS
 
 @cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
 cpdef bint only_frames(bytes src, Py_ssize_t start) except -1
+
+@cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t, number=int64_t)
+cpdef tuple whole_reply(bytes data)
 
 @cython.locals(
     index=Py_ssize_t, kind=int, src=bytes, source=bytes, walk=Entries, start=Py_ssize_t, at=Py_ssize_t,
@@ -53,4 +56,5 @@ cdef class Entries(f.Cursor):
         stop=Py_ssize_t
     )
     cpdef Py_ssize_t change(self) except -1
+    cpdef tuple texts(self)
     cpdef str text(self, Py_ssize_t start, Py_ssize_t stop)

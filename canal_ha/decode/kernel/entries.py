@@ -18,6 +18,8 @@ from canal_ha.model.entry import PARTIAL_PROP, SNAPSHOT_PROP
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
 _LENGTH_SHIFT = 28  # a length has at most five bytes
+_NUMBER_SHIFT = 56  # nine bytes of a number that is not negative
+_SHORTEST_REPLY = 9
 _SNAPSHOT = SNAPSHOT_PROP.encode()
 _SNAPSHOT_SIZE = len(_SNAPSHOT)
 _PARTIAL = PARTIAL_PROP.encode()
@@ -50,6 +52,46 @@ def only_frames(src: bytes, start: int) -> bool:
             return False
         pos += size
     return True
+
+
+def whole_reply(data: bytes) -> tuple[int, int] | None:
+    """Return the batch id of a reply to a GET, and where its frames begin.
+
+    data: the reply with its length. None unless it is one whole MESSAGES packet, with type, body, id and frames in this
+        order, whose id is not negative.
+    """
+    stop = len(data)
+    if stop < _SHORTEST_REPLY or data[4] != 0x18 or data[5] != 7 or data[6] != 0x2A:
+        return None
+    if data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3] != stop - 4:
+        return None
+    pos = 7
+    size = 0
+    shift = 0
+    while True:
+        if pos == stop or shift > _LENGTH_SHIFT:
+            return None
+        byte = data[pos]
+        pos += 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+    if size != stop - pos or pos == stop or data[pos] != 8:
+        return None
+    pos += 1
+    number = 0
+    shift = 0
+    while True:
+        if pos == stop or shift > _NUMBER_SHIFT:
+            return None
+        byte = data[pos]
+        pos += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+    return (number, pos) if only_frames(data, pos) else None
 
 
 def own_gtid_ranges(
@@ -333,6 +375,17 @@ class Entries(f.Cursor):
         if not p.is_utf8(self.src, self.sql_start, self.sql_stop):
             raise p.Broken("a statement that is no UTF-8")
         return p.length(rows) >> 1
+
+    def texts(self) -> tuple[str, str, str, str, str, str]:
+        """Return schema, table, journal, GTID set, statement and snapshot."""
+        return (
+            self.text(self.schema_start, self.schema_stop),
+            self.text(self.table_start, self.table_stop),
+            self.text(self.journal_start, self.journal_stop),
+            self.text(self.gtid_start, self.gtid_stop),
+            self.text(self.sql_start, self.sql_stop),
+            self.text(self.snapshot_start, self.snapshot_stop) if self.snapshot_stop else "",
+        )
 
     def text(self, start: int, stop: int) -> str:
         """Return one of the texts, which are all known to be UTF-8."""
