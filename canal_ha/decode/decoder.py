@@ -304,10 +304,12 @@ class Decoder:
     def _taken(self) -> Segment:
         """Return the visible entries, at least one."""
         group = self._stream.group
-        last = group.kinds[group.visible - 1]
-        # the first entry of CREATE TABLE ... SELECT does not stand alone
-        stands_alone = last == EntryKind.DDL and not self._stream.begun
-        cut = bool(self._stream.open) and last != EntryKind.END and not stands_alone
+        cut = bool(self._stream.open)
+        if cut:
+            last = group.kinds[group.visible - 1]
+            # the first entry of CREATE TABLE ... SELECT does not stand alone
+            stands_alone = last == EntryKind.DDL and not self._stream.begun
+            cut = last != EntryKind.END and not stands_alone
         group = group.take()
         return Segment(
             source=self._source,
@@ -746,9 +748,11 @@ _HANDLERS: Mapping[int, Callable[[Decoder, bytes], Iterator[Output]]] = {
 
 def _as_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """Return the data as bytes, without a copy if it is bytes or a view of a whole bytes object."""
+    if isinstance(data, bytes):
+        return data
     if isinstance(data, memoryview) and isinstance(data.obj, bytes) and len(data.obj) == data.nbytes:
         return data.obj
-    return data if isinstance(data, bytes) else bytes(data)
+    return bytes(data)
 
 
 def _said(packet: bytes) -> SourceSaid:

@@ -33,7 +33,7 @@ from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta, steps_back
-from canal_ha.model.batch import EMPTY_BATCH_ID, Batch, GetAnswer
+from canal_ha.model.batch import EMPTY_BATCH_ID, Batch, GetAnswer, PositionRange
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
@@ -62,7 +62,7 @@ class StreamState(Enum):
 
 _NEVER = 1 << 62  # the size of a GET that only time ends
 WAITING_MOST = 64  # GETs that wait at once; canal's clients have one
-LATE_COPY_BYTES = 16 * 1024  # of the largest batch that is copied for fingerprints after it was sent
+LATE_BYTES = 16 * 1024  # of the largest batch whose positions and fingerprints are looked at after it was sent
 HELD_BACK_MS = 1000.0  # the longest wait of a GET for the ACKs of batches in flight
 VOID_MOST = 1000  # void batches in flight, when more become void; each takes some 2 KB
 
@@ -153,7 +153,7 @@ class Stream:
         self._void_through = 0  # the rows of the batches up to this id come again: their ACKs move no cursor
         # The ends of the last batch delivered and of the last batch acknowledged, since the stream began at its cursor.
         # They may lie inside a transaction. A cursor never does.
-        self._delivered: LogPosition | None = None
+        self._delivered_end: PositionRange | LogPosition | None = None
         self._acked: LogPosition | None = None
         self._delivered_whole = True  # the last batch delivered ended with a whole transaction
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
@@ -183,7 +183,7 @@ class Stream:
         self._remember = remember
         self._recent: Remembered | None = None  # up to the cursor; None before the stream was open
         self._copies: dict[int, list[Any]] = {}  # of batches in flight, for `_recent`
-        self._uncopied: tuple[int, Batch] | None = None  # the last batch
+        self._unsettled: tuple[int, Batch] | None = None  # the last batch; see _settle
         self._finding = False  # position_lost is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
@@ -221,8 +221,7 @@ class Stream:
             were taken before that would be in flight without anybody who has it.
         """
         self._asked_at = self._reactor.seconds()
-        if self._uncopied:
-            self._copy_late()
+        self._settle()
         if request.exact != self._exact:
             self._check_form(request.exact)
             self._take_form(request.exact)
@@ -255,19 +254,17 @@ class Stream:
         if behind_move:
             self._behind_move.add(batch_id)
         self._delivered_at[batch_id] = self._reactor.seconds()
-        if self._uncopied:
-            self._copy_late()  # of a GET that waited beside this one
-        if self._recent:
-            self._uncopied = batch_id, batch
-            if batch.size_bytes > LATE_COPY_BYTES:
-                self._copy_late()
-        self._delivered = batch.range.end
+        self._settle()  # that of a GET that waited beside this one
+        self._unsettled = batch_id, batch
+        if batch.size_bytes > LATE_BYTES:
+            self._settle()
+        self._delivered_end = batch.range
         self._delivered_whole = self._ring is None or self._ring.taken_whole()
         return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Close the oldest batch. Its ack point becomes the cursor, with this mark; Meta makes it durable."""
-        self._copy_late()
+        self._settle()
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
@@ -416,8 +413,10 @@ class Stream:
         the cursor cannot go back to their place before it passes what is in flight. They do not wait inside a
         transaction; see _holds_back.
         """
+        if not self._ring_moves or not self._batches.ids or not self._delivered_whole:
+            return False
         ring, delivered = self._ring, self._delivered
-        if ring is None or delivered is None or not self._batches.ids or not self._delivered_whole:
+        if ring is None or delivered is None:
             return False
         server = ring.next_server()
         if not server or server == delivered.server:
@@ -454,12 +453,30 @@ class Stream:
         self.era = object()
         return True
 
-    def _copy_late(self) -> None:
-        """Copy what `_recent` needs of the last batch: at the client's next request, or when the ring is gone."""
-        if self._uncopied and self._recent:
-            batch_id, batch = self._uncopied
+    @property
+    def _delivered(self) -> LogPosition | None:
+        """See __init__."""
+        end = self._delivered_end
+        return end.end if isinstance(end, PositionRange) else end
+
+    @_delivered.setter
+    def _delivered(self, end: LogPosition | None) -> None:
+        self._delivered_end = end
+
+    def _settle(self, *, copies: bool = True) -> None:
+        """Find the positions of the last batch: at the client's next request, or when the ring is gone.
+
+        Until then the batch keeps its segments.
+
+        copies: also copy what `_recent` needs of it.
+        """
+        if self._unsettled is None:
+            return
+        batch_id, batch = self._unsettled
+        self._unsettled = None
+        batch.range.settle()
+        if copies and self._recent:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
-        self._uncopied = None
 
     def _pass_moves(self, moves: list[Move]) -> None:
         """Take the cursor back to where the feed went on, because the first entries behind these moves are handed out.
@@ -500,15 +517,15 @@ class Stream:
         if sum(batch_id <= self._void_through for batch_id in self._batches.ids) > VOID_MOST:
             self._forget_batches()
         self._void_through = max(self._batches.ids, default=self._void_through)
+        self._settle(copies=False)
         self._copies.clear()
-        self._uncopied = None
 
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
         self._behind_move.clear()
+        self._settle(copies=False)
         self._copies.clear()
-        self._uncopied = None
 
     def _ensure_open(self) -> None:
         failed = self.state is StreamState.FAILED and not self._holds_something()
@@ -619,7 +636,7 @@ class Stream:
         if self._ring is None:
             self.state = StreamState.PARKED
             return
-        self._copy_late()
+        self._settle()
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
         if self._beginning:
             self._beginning.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
@@ -9,20 +11,38 @@ from canal_ha.model.segment import Segment
 EMPTY_BATCH_ID = -1
 
 
-@immutable
 class PositionRange:
-    """The end of a batch.
+    """The end of a batch. Its positions are needed only after the batch was sent, so they are found later.
 
-    end: position of its last entry.
-    ack: the last position that a cursor may take (docs/protocol.md#ack-point); None if there is none.
     end_seq: ring sequence of the last entry.
     snapshot: progress of the client's snapshot once the batch is acknowledged; "" if the batch ends no chunk.
     """
 
-    end: LogPosition
-    ack: LogPosition | None
-    end_seq: int
-    snapshot: str = ""
+    __slots__ = ("_ack", "_end", "_find", "end_seq", "snapshot")
+
+    def __init__(self, end_seq: int, snapshot: str, find: Callable[[], tuple[LogPosition, LogPosition | None]]) -> None:
+        """find: returns `end` and `ack`. It refers to the memory of the batch until `settle`."""
+        self.end_seq = end_seq
+        self.snapshot = snapshot
+        self._find: Callable[[], tuple[LogPosition, LogPosition | None]] | None = find
+
+    @property
+    def end(self) -> LogPosition:
+        """Position of the last entry."""
+        self.settle()
+        return self._end
+
+    @property
+    def ack(self) -> LogPosition | None:
+        """The last position that a cursor may take (docs/protocol.md#ack-point); None if there is none."""
+        self.settle()
+        return self._ack
+
+    def settle(self) -> None:
+        """Find the positions, and refer to the memory of the batch no longer."""
+        if self._find:
+            self._end, self._ack = self._find()
+            self._find = None
 
 
 @immutable

@@ -117,7 +117,8 @@ class Segment:
 
     def frames_view(self, first: int, last: int) -> memoryview:
         """Return the frames of entries first..last (last exclusive) without copying."""
-        return memoryview(self.frames)[self.frame_start(first) : self.frame_start(last)]
+        ends = self.ends
+        return memoryview(self.frames)[ends[first - 1] if first else 0 : ends[last - 1] if last else 0]
 
     def entry_bytes(self, first: int, last: int) -> int:
         """Return the total serialized length of entries first..last (last exclusive), bytes."""
@@ -129,7 +130,10 @@ class Segment:
 
     def rows(self, first: int, last: int) -> int:
         """Return the number of rows in entries first..last (last exclusive)."""
-        return _between(self.row_ends, first, last)
+        ends = self.row_ends
+        if not first < last:
+            return 0
+        return ends[last - 1] - ends[first - 1] if first else ends[last - 1]
 
     def entry(self, index: int) -> bytes:
         """Return a copy of the serialized entry."""

@@ -487,6 +487,7 @@ class Conversation:
             consumers.gave_up(identity, self)
 
     async def _fetch(self, request: Get, identity: ClientIdentity) -> Reply | None:
+        exists = False  # the client, before it waits
         self._fetching, self._passed_over = True, False
         try:
             if self._read:
@@ -494,7 +495,7 @@ class Conversation:
             else:
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
-                if self._shared.destinations.era(identity) is not None:
+                if exists := self._shared.destinations.era(identity) is not None:
                     self._asks(identity)  # before it waits
                 self._shared.consumers.waits(identity, self, self._pass_over)
                 try:
@@ -502,6 +503,7 @@ class Conversation:
                 except CancelledError:
                     if not self._passed_over or self._gone or self._ending:
                         raise
+                    exists = False  # it may have been removed, and be back
                     await self._shared.turns.turn()
                     message = await self._nothing(request, identity)
                 finally:
@@ -521,7 +523,8 @@ class Conversation:
             self._unacked.add(message.batch_id)
         reply = self._session.fetched(message)
         if not self._read:
-            self._asks(identity)
+            if not exists:
+                self._asks(identity)
             self._shared.consumers.gave(identity, self, message)  # last: it can answer a GET of another connection
         return reply
 
@@ -537,6 +540,8 @@ class Conversation:
         """Raise the error that the client gets instead of a batch, because something has changed meanwhile."""
         if self._told:
             self._told.check(identity)
+        if self._visitor.unchanged:
+            return
         within = self._visitor.admitted(request.packet_type, request.identity).within
         if within is not identity.within and within != identity.within:
             raise NotSubscribed(identity.destination, identity.client_id)

@@ -242,11 +242,16 @@ class Visitor:
                 self._allowed.clear()
             self._allowed.add(key)
         account = self._account
-        if account is None or (not account.name and account.within == ANYTHING):
+        if account is None or (not account.name and (account.within is ANYTHING or account.within == ANYTHING)):
             return identity
         if identity is not self._last[0] or account is not self._last[2]:
             self._last = identity, replace(identity, within=account.within, account=account.name), account
         return self._last[1]
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the accounts are those of the last request, so it would be admitted as it was."""
+        return self._entrance.accounts() is self._accounts
 
     def allowed(self, kind: str, destination: str = "") -> Account:
         """Return the account, for a request that names no client id. Raises NotAllowed.

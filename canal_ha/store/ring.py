@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import AckUnmatched, RingClosed, StoreFull
-from canal_ha.model.batch import Batch
+from canal_ha.model.batch import Batch, PositionRange
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.take import (
@@ -43,10 +43,10 @@ IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's capacity;
 
 
 class _InFlight(NamedTuple):
-    """A batch in flight: its end, and the totals put up to it: bytes of frames, bytes of entries, rows."""
+    """A batch in flight, and the totals put up to its end: bytes of frames, bytes of entries, rows."""
 
     end_seq: int
-    end: LogPosition
+    range: PositionRange
     frames: int
     size: int
     rows: int
@@ -156,6 +156,8 @@ class Ring:
 
     def available(self, size: int) -> bool:
         """Return whether a GET of `size` can be answered: enough entries wait, or no more can come before an ACK."""
+        if size <= 0 and not self._takers:
+            return self.put_seq != self.get_seq  # the usual case needs no lock, as `armed` is set before
         with self._lock:
             if self._takers:
                 self._wake()
@@ -208,23 +210,24 @@ class Ring:
             count = self._count_items(size) if self._batch_mode is BatchMode.ITEMSIZE else self._count_bytes(size)
             if self.get_seq + count == self.put_seq and self._ended_seq >= first:
                 count = self._ended_seq - self.get_seq
-            pieces: Sequence[Piece] = list(self._pieces(first, self.get_seq + count))
+            pieces: Sequence[Piece] = self._pieces_to(first, self.get_seq + count)
             if self._ddl_isolation:
                 count = before_ddl(pieces)
-                pieces = list(self._pieces(first, self.get_seq + count))
+                pieces = self._pieces_to(first, self.get_seq + count)
             if len(pieces) > 1:
                 pieces = of_one_server(pieces)
                 count = sum([piece.last - piece.first for piece in pieces])
             last = self.get_seq + count
             batch = batch_of(pieces, last)
             through = self._through(last)
-            self._in_flight.append(_InFlight(last, batch.range.end, *through))
+            self._in_flight.append(_InFlight(last, batch.range, *through))
             if _ends_whole(pieces[-1]):
                 self._whole_seq = last
             self.get_seq = last
             self.get_bytes, self._get_size, _ = through
             self.get_rows += batch.rows
-            self.get_time_ms = batch.range.end.timestamp_ms
+            segment, _, stop = pieces[-1]
+            self.get_time_ms = segment.timestamps[stop - 1]
             if self._takers or (self._full() and self._admits()):
                 self._wake()
             return batch
@@ -238,7 +241,7 @@ class Ring:
         """
         with self._lock:
             done = next((each for each in self._in_flight if each.end_seq == end_seq), None)
-            if done is None or (done.end is not position and done.end != position):
+            if done is None or (done.range.end is not position and done.range.end != position):
                 raise AckUnmatched(canal_text(position))
             while self._in_flight.popleft() is not done:
                 pass
@@ -341,10 +344,19 @@ class Ring:
 
     def _through(self, seq: int) -> tuple[int, int, int]:
         """Return the bytes of frames, bytes of entries and rows put up to and including the stored entry `seq`."""
+        if seq == self.put_seq:
+            return self.put_bytes, self._put_size, self.put_rows
         at = bisect_right(self._firsts, seq) - 1
         segment, index = self._segments[at], seq - self._firsts[at]
         frames, size, rows = self._before[at]
         return frames + segment.ends[index], size + segment.entry_ends[index], rows + segment.row_ends[index]
+
+    def _pieces_to(self, first: int, last: int) -> list[Piece]:
+        """Return what `_pieces` yields. At the end of the binlog it is a part of the newest segment."""
+        base = self._firsts[-1] if self._firsts else last + 1
+        if first < base:
+            return list(self._pieces(first, last))
+        return [Piece(self._segments[-1], first - base, last + 1 - base)]
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
         """Yield entries first..last (sequences, last inclusive), segment by segment."""

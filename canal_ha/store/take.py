@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -88,7 +89,6 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 
 def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
     """Return the batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
-    tail = pieces[-1]
     views = []
     entries = rows = size = 0
     for segment, first, last in pieces:
@@ -97,19 +97,14 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
         size += len(view)
         entries += last - first
         rows += segment.rows(first, last)
-    return Batch(
-        range=PositionRange(
-            end=tail.segment.position(tail.last - 1),
-            ack=ack_point(pieces),
-            end_seq=end_seq,
-            snapshot=_progress(pieces),
-        ),
-        views=tuple(views),
-        entries=entries,
-        rows=rows,
-        size_bytes=size,
-        pieces=tuple(pieces),
-    )
+    positions = PositionRange(end_seq, _progress(pieces), partial(_positions, pieces))
+    return Batch(positions, tuple(views), entries, rows, size, tuple(pieces))
+
+
+def _positions(pieces: Sequence[Piece]) -> tuple[LogPosition, LogPosition | None]:
+    """Return the position of the last entry, and the ack point."""
+    tail = pieces[-1]
+    return tail.segment.position(tail.last - 1), ack_point(pieces)
 
 
 def _progress(pieces: Sequence[Piece]) -> str:

@@ -16,7 +16,7 @@ from canal_ha.model.position import LogPosition
 
 def stretch(number: int) -> PositionRange:
     position = LogPosition("mysql-bin.000001", number)
-    return PositionRange(end=position, ack=None, end_seq=number)
+    return PositionRange(number, "", lambda: (position, None))
 
 
 class BatchesMachine(RuleBasedStateMachine):
@@ -33,7 +33,7 @@ class BatchesMachine(RuleBasedStateMachine):
     def get(self, number: int) -> None:
         self.last += 1
         self.open[self.last] = stretch(number)
-        assert self.batches.open(stretch(number), 3) == self.last
+        assert self.batches.open(self.open[self.last], 3) == self.last
 
     @rule(batch_id=st.integers(-1, 12))
     def ack(self, batch_id: int) -> None:

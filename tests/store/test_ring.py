@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from array import array
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,33 @@ def rows(count: int, *, size: int = 5, first: int = 100) -> Segment:
 
 def kinds(*wanted: EntryKind, gtid: str = "") -> Segment:
     return segment([Item(100 * (index + 1), kind) for index, kind in enumerate(wanted)], gtid=gtid)
+
+
+def test_positions_are_found_when_they_are_needed() -> None:
+    """A batch is there before its positions are. They are those of its entries, also when the ring has freed these."""
+    store = ring()
+    store.put(kinds(EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
+    asked: list[int] = []
+
+    class Watched(Segment):
+        def position(self, index: int, *, consumed: bool = False) -> LogPosition:
+            asked.append(index)
+            return super().position(index, consumed=consumed)
+
+    whole = kinds(EntryKind.BEGIN, EntryKind.END)
+    store.put(Watched(**{each.name: getattr(whole, each.name) for each in fields(Segment) if each.init}))
+    first, second = store.get(3), store.get(10)
+    assert first
+    assert second
+    assert not asked
+    store.ack(first.range.end, first.range.end_seq)
+    store.ack(second.range.end, second.range.end_seq)
+    assert (first.range.end.offset, second.range.end.offset) == (300, 200)
+    assert (first.range.ack, second.range.ack) == (
+        replace(first.range.end, consumed=True),
+        replace(second.range.end, consumed=True),
+    )
+    assert asked == [1, 1]
 
 
 # ---- how much a GET takes

@@ -62,7 +62,7 @@ def test_messages_keep_the_frames_as_they_are() -> None:
     """MESSAGES has the batch id first, then the unchanged views; reading gives the same entries."""
     views = (memoryview(b"\x12\x03abc"), memoryview(b"\x12\x01d\x12\x00"))
     here = LogPosition("b.1", 4)
-    batch = Batch(PositionRange(here, None, 0), views, entries=3, rows=0, size_bytes=10)
+    batch = Batch(PositionRange(0, "", lambda: (here, None)), views, entries=3, rows=0, size_bytes=10)
     head, *rest = messages.encode(GetAnswer(300, batch))
     assert rest == list(views)
     body = "08ac02" + "1203616263" + "120164" + "1200"

@@ -95,7 +95,7 @@ class DumpDecoder(Protocol):
 
     announces: bool
 
-    def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+    def feed(self, data: bytes | memoryview, /) -> Iterator[Output]: ...
 
     def room(self) -> memoryview | None:
         """Memory for the next bytes of a large event; None if `feed` must take them."""
@@ -727,7 +727,7 @@ class Dump:
         decoder = self._decoder
         assert decoder is not None
         self._heard(len(piece))
-        outputs = decoder.feed(memoryview(piece))
+        outputs = decoder.feed(piece)
         if self._lead and not self._lead.seize():
             self._rest = outputs
             return False
