@@ -136,7 +136,7 @@ class SqlServer(Process):
     def prepare(self) -> None:
         if not self.data.exists():
             template = self.template()
-            _run(["cp", "-a", "--sparse=always", str(template), str(self.data)], "copying the template")
+            _run(["cp", "-a", "--sparse=always", str(template.resolve()), str(self.data)], "copying the template")
 
     def command(self) -> Sequence[str]:
         return [
