@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, gatherResults
@@ -144,13 +145,23 @@ class Hosting:
             await self._embedded.stop(destination)
 
     async def stop_all(self) -> None:
-        """Stop every instance here, also those that are starting, in good order. Wait for those that are stopping."""
+        """Stop every instance here, also those that are starting, in good order. Wait for those that are stopping.
+
+        The threads of the node end in any case. Then this raises the first error of a stop.
+        """
         self._stopping = True
         here = {*self._embedded.destinations, *self._embedded.starting}
         stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in sorted(here)]
         stops += [self.ended(destination) for destination in self._endings.destinations]
-        await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
-        self._assembly.close()
+        try:
+            ended: Sequence[tuple[bool, Any]] = await DeferredList(
+                [Deferred.fromCoroutine(stop) for stop in stops], consumeErrors=True
+            )
+        finally:
+            self._assembly.close()
+        for stopped, result in ended:
+            if not stopped:
+                result.raiseException()
 
     async def _again(self, destination: str, error: CanalError) -> None:
         if destination in self._under_way:

@@ -58,6 +58,7 @@ class FileAssembly:
     def __init__(self, embedded: Embedded, disk: SlowDisk) -> None:
         self._embedded = embedded
         self._disk = disk
+        self.closed = False
 
     def alone(self, config: InstanceConfig, gave_up: object) -> Instance:
         """See Assembly."""
@@ -75,15 +76,19 @@ class FileAssembly:
 
     def close(self) -> None:
         """See Assembly."""
+        self.closed = True
 
 
 class SlowQueues(Queues):
     """Its flows end when the test says so."""
 
     ending: Deferred[None] | None = None
+    broken = ""  # the destination whose flow cannot be stopped
 
     async def stop(self, destination: str, *, orderly: bool) -> None:
         """See Queues."""
+        if destination == self.broken:
+            raise RuntimeError("no queue")
         if self.ending is not None:
             await self.ending
 
@@ -169,3 +174,17 @@ def test_a_node_that_stops_waits_for_destinations_that_are_stopping_already(host
     assert (paused, stopped) == ([], [])
     hosting.disk.catch_up()
     assert (paused, stopped) == ([None], [None])
+
+
+def test_pools_end_when_a_destination_cannot_stop_and_not_before_the_others_have(
+    hosting: FileHosting, tmp_path: Path
+) -> None:
+    """One that raises keeps no thread of the node alive, and takes no pool from the last flush of another one."""
+    hosting.configured["broken"] = InstanceConfig("broken", SourceConfig("127.0.0.1"), data_dir=tmp_path)
+    now(hosting.start_alone("broken"))
+    hosting.slow_queues.broken = "broken"
+    hosting.disk.slow = True
+    stopped = begun(hosting.stop_all())
+    assert (stopped, hosting._assembly.closed) == ([], False)
+    hosting.disk.catch_up()
+    assert ([str(each) for each in stopped], hosting._assembly.closed) == (["no queue"], True)
