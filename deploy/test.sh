@@ -23,8 +23,9 @@ trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$outputs"' EXIT
 
 is_wanted() { [[ $1 == install || $wanted == "  " || $wanted == *" $1 "* ]]; }
 
-# limit BUDGET-MINUTES: prints the seconds after which a step counts as hanging and is killed, twice its budget.
-limit() { echo "$(($1 * 120 * ${CANAL_HA_SLOW:-1}))"; }
+# limit BUDGET-MINUTES: prints the seconds after which a step counts as hanging and is killed: four times its budget, because
+# a slow machine takes more than twice as long.
+limit() { echo "$(($1 * 240 * ${CANAL_HA_SLOW:-1}))"; }
 
 # step NAME BUDGET-MINUTES COMMAND...: runs a step and records its time and outcome.
 step() {
