@@ -35,10 +35,10 @@ class GtidSet:
 
 
 class KnownTransactions:
-    """The transactions of a set that are certainly the same ones, to ask often.
+    """Tells which transactions a GTID set certainly has.
 
-    Two servers of MariaDB can write the same numbers of a domain, if one of them lacks what the other one had before it
-    failed. So the numbers of one server are compared with each other alone.
+    Two servers of MariaDB can give one number of a domain to different transactions: a standby that lacked the last
+    transactions of a failed master goes on with their numbers. So only numbers of the same server are compared.
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,7 @@ class KnownTransactions:
         self._last = {(domain, server): number for domain, server, number in _of_mariadb(text)}
 
     def has(self, executed: str, own: str) -> bool:
-        """Return whether it certainly has a transaction.
+        """Return whether the set certainly has a transaction.
 
         executed: the set that includes the transaction, as its entries carry it.
         own: its GTID; "" of MariaDB, whose entries do not carry it, and of an anonymous transaction of MySQL.

@@ -77,7 +77,7 @@ _DESTINATION = "canal.destination"  # in the metadata of commits
 _GONE = "_canal_gone"
 _COLUMNS = " columns"
 _NEWEST = " newest_ms"
-_TURN = " turn"  # whose binlog the last changes are of
+_TURN = " turn"  # the binlog that the last changes came from
 _DIGEST = " digest"  # of a portion, where positions tell nothing because the server is unknown
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers with this number of bits
 
@@ -403,9 +403,9 @@ class _TableCommit:
         return reached if reached > number_of(stored.last) else None
 
     def _counts(self, table: DeltaTable, part: str = "") -> bool:
-        """Return whether a position in this binlog says what the table has. part: see _torn.
+        """Return whether the table's position in this binlog tells what the table has. part: see _torn.
 
-        If its last changes are of another one, they can be older, and those of this one have to come again.
+        If its last changes came from another binlog, they can be older, and the changes of this one have to come again.
         """
         turn = table.transaction_version(self._run + part + _TURN)  # None in a table of an earlier version
         return bool(self._binlog) and turn in (None, self._turn)
