@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from canal_ha.errors import SnapshotRefused
@@ -139,13 +139,17 @@ class SnapshotProgress:
             return read
 
     def begin_tables_again(
-        self, replaced: Callable[[str, Collection[str] | None], bool], refilled: Callable[[str], bool]
+        self,
+        named: Callable[[tuple[str, ...]], Iterable[int]],
+        replaced: Callable[[str, Collection[str] | None], bool],
+        refilled: Callable[[str], bool],
     ) -> list[str] | None:
         """Begin tables again whose rows were replaced. Return those that were begun; None if no table was replaced.
 
         A table that is not begun counts, too: the client may acknowledge parts of it that an earlier feed has read. A
         table without a key is left out: while it is read, the server lets no statement change it.
 
+        named: gets all tables, and tells the indices of those for which the other two are to be asked.
         replaced: tells whether a table is another one now. It gets the name, and the columns of the key by which the
             table is being read; None if the table is not begun, because then it can have any key.
         refilled: tells whether a table that is read to its end has rows now that the stream does not bring. If the
@@ -156,11 +160,16 @@ class SnapshotProgress:
             if state.over:
                 return None
             alone = {part.range.table for part in (*self._held, *self._free) if part.alone}
-            left = {number: self._key(number) for number in state.left}
+            left = frozenset(state.left)
             again = [
                 number
-                for number, table in enumerate(state.tables)
-                if number not in alone and (replaced(table, left[number]) if number in left else refilled(table))
+                for number in named(state.tables)
+                if number not in alone
+                and (
+                    replaced(state.tables[number], self._key(number))
+                    if number in left
+                    else refilled(state.tables[number])
+                )
             ]
             if not again:
                 return None

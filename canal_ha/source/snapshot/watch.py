@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -40,17 +41,15 @@ class StatementWatch:
         behind the statement. The client stores the new state before the statement: later it could end between the two.
         """
 
-        text = sql.lower()
-
         def replaced(table: str, key: Collection[str] | None) -> bool:
             schema, _, name = table.partition(".")
-            return may_name(text, schema, name) and replaces(sql, default_schema, schema=schema, table=name, key=key)
+            return replaces(sql, default_schema, schema=schema, table=name, key=key)
 
         def refilled(table: str) -> bool:
             schema, _, name = table.partition(".")
-            return may_name(text, schema, name) and refills(sql, default_schema, schema=schema, table=name)
+            return refills(sql, default_schema, schema=schema, table=name)
 
-        tables = self._progress.begin_tables_again(replaced, refilled)
+        tables = self._progress.begin_tables_again(partial(may_name, sql), replaced, refilled)
         if tables is not None:
             self._junction.ahead(self._state_ahead)
         if tables:

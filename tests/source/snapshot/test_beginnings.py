@@ -74,7 +74,9 @@ class Feed:
     def passes(self, event: Event) -> None:
         """Pass an event on."""
         if event.swaps:
-            begins = self.progress.begin_tables_again(lambda table, key: table == event.table, event.table.__eq__)
+            begins = self.progress.begin_tables_again(
+                lambda tables: range(len(tables)), lambda table, key: table == event.table, event.table.__eq__
+            )
             if begins is not None:
                 self.ring.append(Piece(self.at, self.progress.state.text))
         self.at += 1
