@@ -65,9 +65,11 @@ class AuditFile:
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
+            closing = False
             while not self._written(line):
-                if self._closing.wait(AGAIN_S):
+                if closing:
                     return
+                closing = self._closing.wait(AGAIN_S)  # the last attempt follows: the disk may have room by now
             self._lines.task_done()
         self._lines.task_done()
         if self._descriptor >= 0:

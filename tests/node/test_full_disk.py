@@ -141,6 +141,7 @@ def test_a_full_disk_under_the_audit(mariadb: MariaDB, database: str, small_disk
         assert 1 <= node.log_file().count("audit.write_failed") <= 2  # for a line that is cut, and for no space
         filler.unlink()
         until(lambda: not node.status()["alarms"], what="the end of the alarm")
+        until(lambda: path.read_text().count('"subscribe"') >= 79, what="the last line")
     text = path.read_text()
     whole = [line for line in text.splitlines() if line.endswith("}")]
     assert len(text.splitlines()) - len(whole) <= 1  # the one that met the full disk

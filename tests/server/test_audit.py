@@ -418,6 +418,20 @@ def test_a_line_that_a_full_disk_cut_does_not_spoil_the_first_line_after_a_resta
     assert path.read_bytes() == b'{"number": 1}\n{"num\n{"number": 2}\n'
 
 
+def test_a_stop_lost_lines_although_there_was_room_again(tmp_path: Path) -> None:
+    """The thread waited for its next attempt, which a stop left out."""
+    path = tmp_path / "audit.log"
+    path.mkdir()
+    file = AuditFile(path)
+    file.start()
+    for number in (1, 2):
+        file.write(b'{"number": %d}\n' % number)
+    until(lambda: bool(file.problem), what="the first attempt")
+    path.rmdir()
+    file.close()
+    assert [line["number"] for line in lines(path)] == [1, 2]
+
+
 def test_a_file_that_takes_appends_alone_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `chattr +a` nobody can set its mode, which is right already. Every line was lost."""
 
@@ -471,7 +485,7 @@ def test_a_file_whose_close_fails_is_not_closed_twice(
     file = AuditFile(path)
     file.start()
     file.write(b'{"number": 1}\n')
-    until(lambda: path.exists() and path.read_bytes(), what="the first line")
+    until(lambda: path.exists() and path.stat().st_size > 0, what="the first line")
     closed: list[int] = []
     others: list[int] = []
 
