@@ -84,7 +84,7 @@ def test_no_ack_leaves_everything(served: Served) -> None:
     """Two runs print the same rows. The console's form is the default, and --idle-exit ends each run."""
     shown: list[list[str]] = []
     for _ in range(2):
-        with begin(served, "--no-ack", "--idle-exit", "1") as process:
+        with begin(served, "--no-ack", "--idle-exit", "3") as process:
             if not shown:
                 subscribed(served)
                 served.push(entries_segment(transaction(0)))
