@@ -29,10 +29,11 @@ options starts its own, in two seconds:
 If a server cannot be started, the test fails with the reason; nothing is skipped. Without `-m`, tests marked `real`,
 `spark`, `long` and `timed` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 
-A run of the whole suite, as on a push, leaves out two kinds of tests. They run if CANAL_HA_LONG=1, or if the command
+A run of the whole suite, as on a push, leaves out three kinds of tests. They run if CANAL_HA_LONG=1, or if the command
 line names tests, files or directories:
 
-    one run of each test that runs with MySQL and with MariaDB: always the same run, about half of them with each
+    two thirds of the tests marked `real` or `spark`; each commit draws another third
+    one run of each test that runs with MySQL and with MariaDB; each commit draws which
     tests marked `nightly`, which are slow; cheaper tests of the whole suite cover parts of them
 """
 
@@ -42,26 +43,28 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from lab import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
 from lab.mysql import CANAL
+from tests.sampling import LONG, draw, examples
 
 if TYPE_CHECKING:  # its client is only in the extra `pipeline`
     from lab.kafka import Kafka
 
+PARTS = 3  # of the tests on real servers: a push runs one of them
 _numbers = itertools.count(1)
 _DATABASE = re.compile(r"(?<=[\[-])(mariadb|mysql)(?=[]-])", re.IGNORECASE)
 
-# Examples have no deadline, because a loaded machine is slow. They are the same in every run, so that a failure can be
+# Examples have no deadline, because a loaded machine is slow. They are the same on every push, so that a failure can be
 # reproduced; only the long suites draw new ones.
 settings.register_profile(
     "canal-ha",
+    max_examples=examples(100),
     deadline=None,
-    derandomize=not os.environ.get("CANAL_HA_LONG"),
+    derandomize=not LONG,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("canal-ha")
@@ -82,8 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for path, name in sorted({(item.path, mark.name) for item in items for mark in item.iter_markers()}):
         if name in ("real", "spark", "timed") and f"mark.{name}" not in path.read_text():
             raise pytest.UsageError(f"{path}: write pytest.mark.{name} in this file; deploy/test.sh searches for it")
-    if not os.environ.get("CANAL_HA_LONG") and config.args == config.getini("testpaths"):
-        left_out = _other_databases(items) | {item for item in items if item.get_closest_marker("nightly")}
+    if not LONG and config.args == config.getini("testpaths"):
+        left_out = _other_databases(items) | _not_drawn(items)
+        left_out |= {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: (item.get_closest_marker("spark") is None, "cluster_faults" in item.path.parts))
@@ -105,7 +109,17 @@ def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:
         for test, both in pairs.items()
         if len(both) > 1
         for at, item in enumerate(both)
-        if at != crc32(test.encode()) % len(both)
+        if at != draw(f"database of {test}", len(both))
+    }
+
+
+def _not_drawn(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests on real servers that are not in the third of this commit. Both databases of a test are alike."""
+    services = (item for item in items if item.get_closest_marker("real") or item.get_closest_marker("spark"))
+    return {
+        item
+        for item in services
+        if not item.get_closest_marker("timed") and draw(_DATABASE.sub("*", item.nodeid), PARTS)
     }
 
 

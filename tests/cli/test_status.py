@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import socket
 import threading
 import time
@@ -32,6 +31,7 @@ from canal_ha.model.figures import duration, size
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import SnapshotPhase, SnapshotState
 from canal_ha.model.unready import Unready
+from tests.sampling import LONG
 
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=0.0)
 SNAPSHOT = SnapshotState("a1", ("shop.orders", "shop.items"), rows=3000, total=90_000, attempt=1, attempt_rows=3000)
@@ -231,7 +231,7 @@ def documents() -> Iterator[tuple[str, Any]]:
 
     On a push each value is replaced by two others, which change from value to value; the long suites try all of them.
     """
-    wrongs = itertools.cycle([WRONG] if os.environ.get("CANAL_HA_LONG") else itertools.pairwise((*WRONG, WRONG[0])))
+    wrongs = itertools.cycle([WRONG] if LONG else itertools.pairwise((*WRONG, WRONG[0])))
     good = json.loads(json.dumps(status_document(FACTS, INSTANCES, 90_000.0)))
 
     def walk(holder: Any, where: str) -> Iterator[tuple[str, Any]]:

@@ -39,6 +39,7 @@ from canal_ha.errors import (
     WaitedTooLong,
 )
 from canal_ha.model.position import LogPosition
+from tests.sampling import examples
 from tests.zookeeper.stage import wait_until
 
 PATIENCE_S = 3.0  # longest wait for a thread; nothing takes that long
@@ -890,7 +891,7 @@ EVENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(steps=st.lists(st.tuples(st.sampled_from(["before", "connecting", "answering"]), EVENTS), max_size=12))
 def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str]]) -> None:
     """Events come in any order: between calls, while a link connects, and before a reply.

@@ -26,6 +26,7 @@ from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 from lab.simulation.session import Link, SimulatedSession
 from lab.simulation.time import Process, World
 from lab.simulation.zookeeper import Ensemble
+from tests.sampling import examples
 
 TIMEOUT_S = 3.0
 LEASE_S = TIMEOUT_S * 2 / 3
@@ -952,7 +953,7 @@ STEPS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=st.lists(STEPS, max_size=14), pauses=st.randoms(use_true_random=False))
 def test_whatever_happens_calls_alternate_and_the_last_wish_is_met(steps: list[str], pauses: Random) -> None:
     """An owner's calls never overlap. In the end the destination runs if it is wanted, and is free otherwise."""

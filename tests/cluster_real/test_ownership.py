@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,13 +17,14 @@ from canal_ha.zookeeper import tree
 from lab import ZooKeeper
 from lab.zookeeper import session
 from tests.cluster_real.nodes import CLIENT, Node, owner_of, position
+from tests.sampling import LONG
 from tests.zookeeper.stage import RealStage, on_reactor, wait_until
 
 pytestmark = pytest.mark.real
 
 MakeNodes = Callable[..., list[Node]]
 
-STRANGERS = 10_000 if os.environ.get("CANAL_HA_LONG") else 2_000
+STRANGERS = 10_000 if LONG else 2_000
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import struct
@@ -20,8 +19,9 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import MalformedEvent
 from lab.dump import ColumnType, Dump, decoder
 from tests.compat import mutations
+from tests.sampling import LONG
 
-COUNT = 10_400 if os.environ.get("CANAL_HA_LONG") else 2_600
+COUNT = 10_400 if LONG else 2_600
 PIECES = 8
 MEMORY_BYTES = 400 << 20  # on top of what the process has; the largest golden event is a thousandth of this
 PIECE_S = 120

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from canal_ha.decode.kernel import BUILD
 from canal_ha.decode.kernel.buffers import Landing, Spares
+from tests.sampling import examples
 
 LARGE = 100_000  # bytes of messages and columns whose memory counts
 SIZES = st.sampled_from([1, 2, 1000, LARGE, LARGE + 1, 2 * LARGE])
@@ -20,7 +21,7 @@ def landed(landing: Landing, data: bytes) -> bytes:
     return landing.finish()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=30), st.integers(0))
 def test_a_message_that_is_kept_stays_what_it_was(messages: list[tuple[int, bool]], seed: int) -> None:
     """A message that is kept, or a view of it, does not change when later messages arrive."""
@@ -47,7 +48,7 @@ def test_memory_of_a_message_is_used_again() -> None:
     assert BUILD == "interpreted" or len(places) == 1
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=30))
 def test_a_bytearray_that_is_kept_stays_what_it_was(wanted: list[tuple[int, bool]]) -> None:
     """A bytearray that is kept, or a view of it, does not change, and each bytearray taken is empty."""

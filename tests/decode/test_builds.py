@@ -18,8 +18,7 @@ from canal_ha.decode.outputs import Passed
 from canal_ha.errors import MalformedEvent
 from lab.dump import Dump, decoder
 from tests.decode import fuzz
-
-LONG = bool(os.environ.get("CANAL_HA_LONG"))
+from tests.sampling import LONG
 
 
 def start(build: str, *arguments: int) -> subprocess.Popen[str]:

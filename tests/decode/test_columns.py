@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.columns import Groups, Target
 from canal_ha.decode.kernel.primitives import Broken
+from tests.sampling import examples
 
 EPOCH = datetime(1970, 1, 1)
 
@@ -32,7 +33,7 @@ def integer(width: int, text: str) -> int | None:
     return None if data is None else int.from_bytes(data, "little", signed=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(-(2**65), 2**65) | st.integers(-300, 300), st.sampled_from((1, 2, 4, 8)))
 def test_whole_numbers(value: int, width: int) -> None:
     """A number that fits the width is stored, with or without leading zeros; others are refused."""
@@ -52,7 +53,7 @@ def decimal(precision: int, scale: int, text: str) -> int | None:
     return None if data is None else int.from_bytes(data, "little", signed=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(1, 38), st.data())
 def test_decimals(precision: int, data: st.DataObject) -> None:
     """A number that fits precision and scale is stored, with any number of trailing zeros; others are refused."""
@@ -74,7 +75,7 @@ def test_what_is_no_decimal(text: str) -> None:
     assert decimal(38, 10, text) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floating_point(value: float) -> None:
     """Numbers in Python's or Java's notation become the nearest double, and the nearest single within its range."""
@@ -87,7 +88,7 @@ def test_floating_point(value: float) -> None:
         assert put(Target(codes.SINGLE), text) == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(-(10**17), 10**17), st.integers(0, 25), st.integers(-30, 30), st.sampled_from(("", "e", "E", "E+")))
 def test_decimal_fractions(digits: int, decimals: int, exponent: int, notation: str) -> None:
     """A decimal fraction in any notation becomes the nearest double."""
@@ -126,7 +127,7 @@ def test_what_is_no_floating_point_number(text: str) -> None:
     assert put(Target(codes.DOUBLE), text) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.datetimes(), st.integers(0, 6))
 def test_dates_and_times(value: datetime, digits: int) -> None:
     """Dates from 0001-01-01 on, and times with zero to six fraction digits, are stored."""
@@ -138,7 +139,7 @@ def test_dates_and_times(value: datetime, digits: int) -> None:
     assert data == struct.pack("<q", (value - EPOCH) // timedelta(microseconds=1))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 9999), st.integers(0, 13), st.integers(0, 32))
 def test_days_that_are_none(year: int, month: int, day: int) -> None:
     """A date that MySQL stores and no calendar has is NULL; a month or day that MySQL does not store is refused."""
@@ -175,7 +176,7 @@ def test_zero_dates_are_null() -> None:
     assert (target.nulls, bytes(target.validity)) == (2, b"\x09")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=40), st.integers(0, 50))
 def test_bytes(value: bytes, width: int) -> None:
     """Bytes carried as characters are stored, and filled with zeros up to the width."""
@@ -210,7 +211,7 @@ def test_bits() -> None:
     assert target.data == b"\0\1"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.booleans(), max_size=70))
 def test_validity(valid: list[bool]) -> None:
     """Columns and lists have one validity bit for each value, and none while no value is NULL."""

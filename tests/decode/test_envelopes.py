@@ -18,6 +18,7 @@ from canal_ha.pipeline.row_entry import RowEntry
 from canal_ha.wire.proto.entry_protocol_pb2 import RowChange
 from tests.pipeline.messages import reference
 from tests.pipeline.messages.recorded import row_entry
+from tests.sampling import examples
 from tests.spark.entries import ColumnSpec, rows
 
 ORIGIN = MessageOrigin("d", 1, 1_700_000_000_000)
@@ -210,7 +211,7 @@ def avro(schemas: dict[str, str], keys: Mapping[str, Sequence[str]], zone: str, 
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_json_is_what_python_writes_value_by_value(data: st.DataObject) -> None:
     raw, names = data.draw(entries_of(partial=True))
     how = Given(data, names)
@@ -218,7 +219,7 @@ def test_json_is_what_python_writes_value_by_value(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_avro_is_what_fastavro_writes_value_by_value(data: st.DataObject) -> None:
     """Errors have the same type; fastavro's texts name whole rows."""
     raw, names = data.draw(entries_of(partial=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable
@@ -18,8 +17,8 @@ from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.fields import Cursor
 from canal_ha.decode.kernel.primitives import Broken
 from tests.decode import reading
+from tests.sampling import LONG
 
-LONG = bool(os.environ.get("CANAL_HA_LONG"))
 SEED = random.randrange(1 << 30) if LONG else 1
 MUTATIONS = 200_000 if LONG else 1500
 EXAMPLES = 2000 if LONG else 60

@@ -23,6 +23,7 @@ from canal_ha.wire.proto import entry_protocol_pb2 as entry
 from lab.column_kinds import KINDS, Kind
 from lab.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets, segments
 from lab.golden import binlog
+from tests.sampling import examples
 
 
 def events_of(file: bytes) -> list[bytes]:
@@ -115,7 +116,7 @@ def test_a_file_is_a_dump_without_packets() -> None:
     assert entries(behind.feed_file(file[4:])) == entries(outputs)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
     """Flipped bits, lost and repeated bytes raise MalformedEvent or TableUnknown, or give valid entries."""
@@ -143,7 +144,7 @@ def test_any_damage(data: st.DataObject) -> None:
                     entry.Entry.FromString(raw)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_any_damage_inside_an_event(data: st.DataObject) -> None:
     """Damaged bodies under a correct header and checksum raise nothing but the same two errors."""
@@ -212,7 +213,7 @@ def text_of(kind: Kind, value: Any) -> str | None:
     return None if value is None else kind.text(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), tables())
 def test_what_we_write_is_what_protobuf_writes(data: st.DataObject, table: tuple[list[Kind], list[Column]]) -> None:
     """Entries of any table and any rows equal those of protobuf's own library, byte for byte."""

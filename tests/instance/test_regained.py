@@ -26,6 +26,7 @@ from canal_ha.node.claims import UndisputedClaim
 from tests.instance.origin import PlainOrigin
 from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
 from tests.instance.test_stream import JOURNAL, Bench, now, transactions
+from tests.sampling import examples
 from tests.sim.replay import ReplayFeed
 
 ROWS = frozenset(range(8))  # each in its own transaction
@@ -325,4 +326,4 @@ class RegainedMachine(RuleBasedStateMachine):
 
 
 TestRegained = RegainedMachine.TestCase
-TestRegained.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestRegained.settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)

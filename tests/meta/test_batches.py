@@ -12,6 +12,7 @@ from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.model.batch import PositionRange
 from canal_ha.model.position import LogPosition
+from tests.sampling import examples
 
 
 def stretch(number: int) -> PositionRange:
@@ -75,7 +76,7 @@ class BatchesMachine(RuleBasedStateMachine):
 
 
 TestBatches = BatchesMachine.TestCase
-TestBatches.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestBatches.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 
 
 def test_texts() -> None:

@@ -32,6 +32,7 @@ from canal_ha.meta.repository import (
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from tests.sampling import examples
 
 T = TypeVar("T")
 
@@ -329,7 +330,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
 
 
 @given(st.lists(st.lists(CHANGES, max_size=4), max_size=6))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, writes: list[list[Change]]) -> None:
     """The next process reads what was written: clients with their filters, and the cursors of these clients."""
     directory = tmp_path_factory.mktemp("meta")

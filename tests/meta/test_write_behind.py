@@ -29,6 +29,7 @@ from canal_ha.meta.repository import (
 from canal_ha.meta.write_behind import Meta, steps_back
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from tests.sampling import examples
 
 T = TypeVar("T")
 
@@ -608,4 +609,4 @@ class MetaMachine(RuleBasedStateMachine):
 
 
 TestMeta = MetaMachine.TestCase
-TestMeta.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestMeta.settings = settings(max_examples=examples(80), stateful_step_count=30, deadline=None)

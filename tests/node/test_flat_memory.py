@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -11,10 +10,11 @@ from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry
 from lab import MySQL, Node, follow
 from lab.process import memory_mib
 from tests.node.following import following
+from tests.sampling import LONG
 
 pytestmark = pytest.mark.real
 
-TRANSACTIONS = 160 if os.environ.get("CANAL_HA_LONG") else 40
+TRANSACTIONS = 160 if LONG else 40
 ROWS = 500  # a transaction
 ROW_BYTES = 8000
 RING_MIB = 16  # the default: 16384 units of 1024 bytes

@@ -5,7 +5,6 @@ The rows are compared with mysql-replication and with SELECT.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,8 +17,9 @@ from tests.node import workload
 from tests.node.canal_values import change_of
 from tests.node.reference import changes
 from tests.node.workload import Change, Row
+from tests.sampling import LONG
 
-CHANGES = 100_000 if os.environ.get("CANAL_HA_LONG") else 20_000
+CHANGES = 100_000 if LONG else 20_000
 KILLS = 5
 
 

@@ -25,6 +25,7 @@ from tests.beside import beside
 from tests.pipeline.driver import described
 from tests.pipeline.made import Writer
 from tests.pipeline.test_latest import ID, NAME, NOTE, STEPS, Image, Source, change, row
+from tests.sampling import examples
 from tests.spark import entries as made
 
 
@@ -439,7 +440,7 @@ def test_every_type_of_key_is_found(tmp_path: Path) -> None:
         assert [each["v"] for each in rows(tmp_path, name)] == ["y"], name
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(steps=STEPS, number=st.integers(0, 1 << 60))
 def test_a_copy_equals_its_source_after_each_portion(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], number: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import threading
@@ -22,12 +21,12 @@ from lab.ports import LOOPBACK
 from lab.proxy import Network
 from lab.replica import Replica
 from tests.positions.pair import NOTHING, SWITCHING, Compared, Getting, Writer, paired
+from tests.sampling import LONG
 from tests.source.reading import config_of, newest
 from tests.source.test_destination_history_real import silent
 from tests.waiting import until
 
 SKEW_S = 90
-LONG = bool(os.environ.get("CANAL_HA_LONG"))
 OTHERS = [(MySQL, False, SKEW_S), (MySQL, False, -SKEW_S), (MariaDB, True, -SKEW_S), (MySQL, True, -SKEW_S)]
 
 

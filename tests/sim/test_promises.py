@@ -13,22 +13,22 @@ from lab.simulation.referee import PROMISES
 from lab.simulation.seeds import run, run_all
 from lab.simulation.storm import act, prepare
 from lab.simulation.time import World
+from tests.sampling import LONG
 
-SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or 2000)
-CHUNKS = 20
+SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or (2000 if LONG else 400))
+CHUNK = 100
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
 def test_whatever_breaks_every_promise_is_kept(chunk: int) -> None:
     """No seed breaks a promise of lab/simulation/referee.py, and the runs are not idle.
 
     `python -m lab.simulation --seeds 1 --start SEED --trace` repeats a seed.
     """
-    count = SEEDS // CHUNKS
-    outcomes = run_all(range(chunk * count, (chunk + 1) * count))
+    outcomes = run_all(range(chunk * CHUNK, (chunk + 1) * CHUNK))
     assert [(each.seed, each.what) for each in outcomes if each.promise] == []
-    assert sum(each.deliveries for each in outcomes) > 20 * count
-    assert sum(each.writes for each in outcomes) > 5 * count
+    assert sum(each.deliveries for each in outcomes) > 20 * CHUNK
+    assert sum(each.writes for each in outcomes) > 5 * CHUNK
 
 
 def test_a_seed_repeats_exactly() -> None:
@@ -87,7 +87,7 @@ def test_an_owner_that_has_seen_the_first_of_two_edits_goes_on_there_until_it_se
     ],
 )
 def test_a_seed_that_has_found_a_defect_breaks_no_promise(seed: int, what: str) -> None:
-    """They need more than the 2,000 seeds of every push to be found."""
+    """They need more than the 400 seeds of every push to be found."""
     assert run(seed).what == "", what
 
 
@@ -105,6 +105,7 @@ def test_a_mutant_that_does_not_apply_is_an_error() -> None:
         next(mutant for mutant in MUTANTS if mutant.module.endswith("lease.py")).apply("")
 
 
+@pytest.mark.nightly("the promises of 400 seeds; that each mutant applies")
 def test_the_simulation_notices_seeded_faults() -> None:
     """A few mutants are noticed as docs/guarantees.md says; `python -m lab.mutants` runs all of them."""
     done = subprocess.run(

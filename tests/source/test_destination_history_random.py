@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.sql_store import in_file
+from tests.sampling import LONG
 from tests.source.binlog import Binlog, Event, Stream, installed
 
-EXAMPLES = 2000 if os.environ.get("CANAL_HA_LONG") else 60
+EXAMPLES = 2000 if LONG else 60
 TABLES = ("t", "u", "v")
 READABLE = (
     "swap",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
@@ -15,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from lab import MariaDB, MySQL, Node, ZooKeeper, follow, lake
+from tests.sampling import LONG
 from tests.spark.bank import TABLES, TOTAL, Bank
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 
-LONG = bool(os.environ.get("CANAL_HA_LONG"))
 CRASHES = ("segment:2", "manifest:12", "ack:3", "offset:2", "sink:5", "commit:1") if LONG else ("manifest:12", "sink:5")
 ROUNDS = 10 if LONG else 1
 FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # fail over while the driver that crashes there reads

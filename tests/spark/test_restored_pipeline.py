@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,10 +12,9 @@ import pytest
 
 from lab import MariaDB, Node, ZooKeeper, follow, lake
 from lab.node import PROGRAM
+from tests.sampling import LONG
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
-
-LONG = bool(os.environ.get("CANAL_HA_LONG"))
 
 
 @pytest.mark.spark

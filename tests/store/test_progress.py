@@ -16,6 +16,7 @@ from canal_ha.errors import StoreFull
 from canal_ha.model.batch import Batch
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.ring import Ring
+from tests.sampling import examples
 from tests.segments import Item, segment
 
 UNIT = 64  # bytes of buffer.memunit
@@ -83,7 +84,7 @@ class WholeTransactions:
         return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     plan=PLANS,
     mode=st.sampled_from(BatchMode),

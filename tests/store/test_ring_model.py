@@ -16,6 +16,7 @@ from canal_ha.model.batch import Batch
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.ring import Ring
+from tests.sampling import examples
 from tests.segments import Item, segment
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 129, 16383, 16384]))
@@ -265,4 +266,4 @@ def ack_of(taken: list[Stored]) -> LogPosition | None:
 
 
 TestRing = RingMachine.TestCase
-TestRing.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestRing.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
