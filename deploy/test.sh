@@ -18,10 +18,11 @@ unset PYTHONDONTWRITEBYTECODE
 wanted=" $* "
 names=() budgets=() seconds=() results=() summaries=()
 started=() # the steps that run beside others
+declare -A jobs=() # their processes
 outputs=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$outputs"' EXIT
 
-is_wanted() { [[ $1 == install || $wanted == "  " || $wanted == *" $1 "* ]]; }
+is_wanted() { [[ $1 == install || $1 == services || $wanted == "  " || $wanted == *" $1 "* ]]; }
 
 # limit BUDGET-MINUTES: prints the seconds after which a step counts as hanging and is killed: four times its budget, because
 # a slow machine takes more than twice as long.
@@ -53,6 +54,12 @@ beside() {
     # shellcheck disable=SC2016 # the inner shell expands these
     nice -n 10 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
         bash -c 'trap : TERM; "${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
+    jobs[$name]=$!
+}
+
+# await NAME: waits until a step that runs beside others has ended.
+await() {
+    [[ -z ${jobs[$1]:-} ]] || wait "${jobs[$1]}"
 }
 
 # join: waits for the steps that run beside others, and prints and records them.
@@ -130,12 +137,15 @@ some_failed() {
 trap 'exit 130' INT TERM
 
 # MySQL 5.6, canal-go, a browser, tools of Kubernetes and of images, and canal's own server are only for the long suites
-step install 5 bash deploy/install.sh mysql spark s3 docs java kafka peers compose \
-    ${CANAL_HA_LONG:+mysql56 go browser kubernetes image}
+packages=(spark docs compose ${CANAL_HA_LONG:+browser})
+services=(mysql s3 java kafka peers ${CANAL_HA_LONG:+mysql56 go kubernetes image})
+step install 5 bash deploy/install.sh "${packages[@]}"
 if some_failed; then
     report
     exit 1
 fi
+# What only tests on real servers need is mostly waited for, so the steps before them run meanwhile.
+beside services 5 bash deploy/install.sh "${packages[@]}" "${services[@]}"
 
 step format 1 ruff format --check .
 step lint 1 ruff check .
@@ -145,6 +155,7 @@ step docs 1 bash deploy/docs.sh
 beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 # The tests of decoding run with the compiled kernel too, and so does a file with a test that an interpreted one skips.
 step compiled 2 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode tests/source/snapshot/test_transaction.py
+await services
 # Real servers mostly wait, so more test processes than processors, each with its own servers, run beside the unit tests.
 step real 12 pytest -m "(real or spark) and not timed" -o testpaths="$(marked 'real|spark')" -n $((2 * $(nproc))) \
     --dist loadgroup --no-loadscope-reorder --durations=25
