@@ -150,7 +150,7 @@ beside services 5 bash deploy/install.sh "${packages[@]}" "${services[@]}"
 step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
-beside types 3 mypy
+beside types 5 mypy
 step docs 1 bash deploy/docs.sh
 beside unit 12 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 # The tests of decoding run with the compiled kernel too, and so does a file with a test that an interpreted one skips.

@@ -20,7 +20,8 @@ from canal_ha.errors import CanalError, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.operations import Create, Operation, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
 from lab.simulation.time import Process, Timer
-from lab.simulation.zookeeper import Ensemble, Tree
+from lab.simulation.tree import Tree
+from lab.simulation.zookeeper import Ensemble
 
 RECONNECT_S = 0.2
 
@@ -74,7 +75,7 @@ class SimulatedSession:
         self._random = random
         self._latency_s = latency_s
         self._link = Link.UP
-        self._past: Tree = {}
+        self._past = Tree()
         self._lag_s = 0.0  # how far the follower is behind the leader
         self._next_lag_s = 0.0
         self._seen_zxid = 0  # the newest state that an answer has shown
@@ -201,7 +202,7 @@ class SimulatedSession:
             if watch is not None:
                 children = self._ensemble.watch_children if path in tree else self._ensemble.watch_data
                 self._leave(children, path, watch, tree)
-            return self._ensemble.children(path, tree)
+            return tree.children(path)
 
         return await self._ask(read)  # type: ignore[no-any-return]  # _ask returns what read does
 
@@ -214,10 +215,7 @@ class SimulatedSession:
         if self._link is not Link.UP:
             return
         left, now = Left(self, watch), self._ensemble.tree
-        if tree is now or (
-            tree.get(path) == now.get(path)
-            and self._ensemble.children(path, tree) == self._ensemble.children(path, now)
-        ):
+        if tree is now or (tree.get(path) == now.get(path) and tree.children(path) == now.children(path)):
             leave(path, left)
         else:
             left.fire(path in tree and path not in now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -22,7 +22,7 @@ from lab.simulation.session import Link
 from lab.simulation.source import MemoryOrigin, Server, Source
 from lab.simulation.threads import cooperative
 from lab.simulation.time import World
-from lab.simulation.zookeeper import Ensemble, Tree
+from lab.simulation.zookeeper import Ensemble
 
 COMMIT_EVERY_S = 0.25  # on average
 HUGE_ROWS = 60
@@ -244,7 +244,7 @@ class Simulation:
         """Lose all data of the ensemble, which comes back empty. All sessions end."""
         self.restore_backup({"": Znode(b"", 0)})
 
-    def restore_backup(self, backup: Tree) -> None:
+    def restore_backup(self, backup: Mapping[str, Znode]) -> None:
         """Restore the ensemble from a backup. All sessions end."""
         for destination in self.destinations:
             self.referee.meddled(destination, self.timeout_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Protocol
@@ -16,8 +16,8 @@ from typing import Protocol
 from canal_ha.errors import CanalError, TransactionRefused
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 from lab.simulation.time import Timer, World
+from lab.simulation.tree import Tree
 
-Tree = dict[str, Znode]
 Commit = Callable[[int, Sequence[Operation], tuple[int, ...]], None]
 
 
@@ -47,7 +47,7 @@ class Ensemble:
     """
 
     def __init__(self, world: World, *, lax: bool = False) -> None:
-        self.tree: Tree = {"": Znode(b"", 0)}
+        self.tree = Tree({"": Znode(b"", 0)})
         self.sessions: dict[int, Granted] = {}
         self.commits: list[Commit] = []
         self.commit_s = 0.0  # how long the leader takes to commit a write
@@ -85,8 +85,12 @@ class Ensemble:
         if granted is None:
             return
         granted.timer.cancel()
-        gone = [path for path, node in self.tree.items() if node.owner == session_id]
-        self._change({path: node for path, node in self.tree.items() if node.owner != session_id})
+        owned = [(node.created, path) for path, node in self.tree.items() if node.owner == session_id]
+        gone = [path for _, path in sorted(owned)]
+        left = self.tree.copy()
+        for path in gone:
+            del left[path]
+        self._change(left)
         for path in gone:
             self._fire(path, deleted=True, children=True)
 
@@ -107,15 +111,15 @@ class Ensemble:
             granted.timer.cancel()
         self.sessions.clear()
         self._zxids = count(1)
-        self._change({"": Znode(b"", 0)})
+        self._change(Tree({"": Znode(b"", 0)}))
         self._first = self.zxid
         self._data_watches.clear()
         self._child_watches.clear()
 
-    def restore(self, tree: Tree) -> None:
+    def restore(self, tree: Mapping[str, Znode]) -> None:
         """Lose all sessions and go back to a tree of the past, as an ensemble that is restored from a backup."""
         self.wipe()
-        self._change({path: node for path, node in tree.items() if not node.owner})
+        self._change(Tree({path: node for path, node in tree.items() if not node.owner}))
         self._first = self.zxid
 
     def _change(self, tree: Tree) -> None:
@@ -164,18 +168,11 @@ class Ensemble:
 
     def children(self, path: str, tree: Tree | None = None) -> tuple[str, ...]:
         """Return the names of the children, sorted."""
-        head = f"{path}/"
-        return tuple(
-            sorted(
-                name[len(head) :]
-                for name in tree or self.tree
-                if name.startswith(head) and "/" not in name[len(head) :]
-            )
-        )
+        return (self.tree if tree is None else tree).children(path)
 
     def transaction(self, session_id: int, operations: Sequence[Operation]) -> tuple[int, ...]:
         """Apply all operations or none, and return the versions. Raises TransactionRefused."""
-        tree = dict(self.tree)
+        tree = self.tree.copy()
         versions = tuple(self._apply(tree, session_id, index, operation) for index, operation in enumerate(operations))
         self._change(tree)
         for commit in self.commits:
@@ -209,7 +206,7 @@ class Ensemble:
                 tree[operation.path] = Znode(operation.data, node.version + 1, node.owner, node.created)
                 return node.version + 1
             case Delete():
-                if self.children(operation.path, tree):
+                if tree.children(operation.path):
                     raise TransactionRefused(index, "not empty", operation.path)
                 del tree[operation.path]
                 return 0

@@ -127,6 +127,24 @@ def test_sixty_destinations_stay_even_over_random_restarts(restarts: int) -> Non
     assert max(moves) <= 21
 
 
+@pytest.mark.nightly("the same of sixty destinations")
+def test_the_share_of_a_lost_node_of_two_thousand_destinations_runs_again_within_seconds() -> None:
+    """Five seconds after the end of its session, the other four run them, and none many more than another."""
+    world, destinations = World(), [f"d{number}" for number in range(2000)]
+    ensemble = Ensemble(world)
+    nodes = [BareNode(world, ensemble, number, 0, destinations) for number in range(5)]
+    world.run(60.0)
+    lost, *others = nodes
+    share = set(lost.cluster.running)
+    assert sorted(chain(*(node.cluster.running for node in nodes))) == sorted(destinations)
+    assert 390 <= len(share) <= 410
+    lost.process.kill()
+    world.run(world.now + 3.0 + 5.0)
+    running = [node.cluster.running for node in others]
+    assert sorted(chain(*running)) == sorted(destinations)
+    assert max(map(len, running)) - min(map(len, running)) <= 40
+
+
 @pytest.mark.parametrize(("interval_s", "least", "most"), [(0.1, 20, 20), (1.0, 4, 8)])
 def test_moves_follow_each_other_as_fast_as_configured(interval_s: float, least: int, most: int) -> None:
     """A third node gets 20 destinations within some seconds, or only some of them."""
