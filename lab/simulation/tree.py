@@ -1,6 +1,7 @@
-"""Tree: the nodes of an ensemble in memory, as a mapping from paths that costs nothing to copy.
+"""Tree: the nodes of a simulated ensemble by path.
 
-The simulation keeps the tree after each change, because followers answer from the past.
+A copy shares everything with the original, so it takes no time and no memory. The simulation keeps a copy after each
+change, because followers answer from the past.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from rpds import HashTrieMap
 
 from canal_ha.zookeeper.operations import Znode
 
-NOTHING: Mapping[str, Znode] = MappingProxyType({})
+_NO_NODES: Mapping[str, Znode] = MappingProxyType({})
 _NO_NAMES: HashTrieMap[str, None] = HashTrieMap()
 
 
@@ -21,8 +22,8 @@ class Tree(MutableMapping[str, Znode]):
 
     __slots__ = ("_names", "_nodes")
 
-    def __init__(self, nodes: Mapping[str, Znode] = NOTHING) -> None:
-        """nodes: by path; the children of each node are these too."""
+    def __init__(self, nodes: Mapping[str, Znode] = _NO_NODES) -> None:
+        """nodes: by path."""
         self._nodes: HashTrieMap[str, Znode] = HashTrieMap()
         self._names: HashTrieMap[str, HashTrieMap[str, None]] = HashTrieMap()  # of the children, by the parent's path
         self.update(nodes)

@@ -86,7 +86,7 @@ class Ensemble:
             return
         granted.timer.cancel()
         owned = [(node.created, path) for path, node in self.tree.items() if node.owner == session_id]
-        gone = [path for _, path in sorted(owned)]
+        gone = [path for _, path in sorted(owned)]  # in the order of their creation, so that a seed repeats
         left = self.tree.copy()
         for path in gone:
             del left[path]
@@ -166,9 +166,9 @@ class Ensemble:
         else:
             self._world.callLater(self.committed_at - now, commit)
 
-    def children(self, path: str, tree: Tree | None = None) -> tuple[str, ...]:
+    def children(self, path: str) -> tuple[str, ...]:
         """Return the names of the children, sorted."""
-        return (self.tree if tree is None else tree).children(path)
+        return self.tree.children(path)
 
     def transaction(self, session_id: int, operations: Sequence[Operation]) -> tuple[int, ...]:
         """Apply all operations or none, and return the versions. Raises TransactionRefused."""
