@@ -18,7 +18,7 @@ unset PYTHONDONTWRITEBYTECODE
 wanted=" $* "
 names=() budgets=() seconds=() results=() summaries=()
 started=() # the steps that run beside others
-declare -A jobs=() # their processes
+declare -A processes=() # of these steps, by name
 outputs=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$outputs"' EXIT
 
@@ -54,12 +54,12 @@ beside() {
     # shellcheck disable=SC2016 # the inner shell expands these
     nice -n 10 timeout -k 20 "$(limit "$budget")" env --default-signal=INT,QUIT \
         bash -c 'trap : TERM; "${@:2}"; echo "$? $SECONDS" >"$1"' bash "$outputs/$name.end" "$@" >"$outputs/$name" 2>&1 &
-    jobs[$name]=$!
+    processes[$name]=$!
 }
 
 # await NAME: waits until a step that runs beside others has ended.
 await() {
-    [[ -z ${jobs[$1]:-} ]] || wait "${jobs[$1]}"
+    [[ -z ${processes[$1]:-} ]] || wait "${processes[$1]}"
 }
 
 # join: waits for the steps that run beside others, and prints and records them.
@@ -144,7 +144,7 @@ if some_failed; then
     report
     exit 1
 fi
-# What only tests on real servers need is mostly waited for, so the steps before them run meanwhile.
+# Only tests on real servers need these. They come mostly from the network, so the first steps run meanwhile.
 beside services 5 bash deploy/install.sh "${packages[@]}" "${services[@]}"
 
 step format 1 ruff format --check .
