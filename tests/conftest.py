@@ -33,7 +33,7 @@ A run of the whole suite, as on a push, leaves out three kinds of tests. They ru
 line names tests, files or directories:
 
     two thirds of the tests marked `real` or `spark`; each commit draws another third
-    one run of each test that runs with MySQL and with MariaDB; each commit draws which
+    one run of each test that runs with MySQL and with MariaDB; each commit draws one of the two
     tests marked `nightly`, which are slow; cheaper tests of the whole suite cover parts of them
 """
 
@@ -114,7 +114,7 @@ def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:
 
 
 def _not_drawn(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the tests on real servers that are not in the third of this commit. Both databases of a test are alike."""
+    """Return the tests on real servers that this commit leaves out. The two databases of a test share one draw."""
     services = (item for item in items if item.get_closest_marker("real") or item.get_closest_marker("spark"))
     return {
         item

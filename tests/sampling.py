@@ -17,7 +17,7 @@ def examples(count: int) -> int:
 
 
 def draw(name: str, parts: int) -> int:
-    """Return which of these parts something belongs to, from 0. Each commit divides anew, and a commit always alike."""
+    """Return the part, from 0, that this name belongs to. All runs of a commit agree; another commit draws anew."""
     return crc32(f"{_commit()} {name}".encode()) % parts
 
 

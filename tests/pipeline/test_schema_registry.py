@@ -115,8 +115,8 @@ def test_an_answer_cannot_steer_the_terminal_or_fill_it() -> None:
 def test_an_error_whose_body_stalls_ended_the_pipeline() -> None:
     """With a traceback. It is a registry that does not answer."""
     head = b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\n"
-    with answering([head]) as url, pytest.raises(TargetUnavailable, match=r"timed out|503|no whole answer"):
-        SchemaRegistry(url, timeout_s=0.3).register("t-value", "{}")
+    with answering([head]) as url, pytest.raises(TargetUnavailable, match=r"timed out|503"):
+        SchemaRegistry(url, timeout_s=2.0).register("t-value", "{}")
 
 
 def test_an_answer_of_deep_lists_ended_the_pipeline() -> None:

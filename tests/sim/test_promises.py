@@ -105,7 +105,6 @@ def test_a_mutant_that_does_not_apply_is_an_error() -> None:
         next(mutant for mutant in MUTANTS if mutant.module.endswith("lease.py")).apply("")
 
 
-@pytest.mark.nightly("the promises of 400 seeds; that each mutant applies")
 def test_the_simulation_notices_seeded_faults() -> None:
     """A few mutants are noticed as docs/guarantees.md says; `python -m lab.mutants` runs all of them."""
     done = subprocess.run(
