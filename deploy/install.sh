@@ -316,6 +316,8 @@ if [[ $want_spark == yes ]]; then
     # Spark searches sys.path for the source, and an editable install adds nothing there
     printf '%s\n' "$checkout/canal_ha/spark/registration" \
         >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/canal_ha_spark.pth"
+    env -u SPARK_HOME "$venv/bin/python" -m canal_ha.spark.compiled_archive >>"$log" 2>&1 ||
+        fail "PySpark's archive could not be compiled" "remove $venv, then run this script again"
 fi
 
 # --- wait for MySQL ---------------------------------------------------------------------------------------------------
