@@ -38,6 +38,7 @@ from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
 
 PATIENCE_S = 300.0  # for a target that does not answer
+_NOWHERE = LogPosition("", 0)
 
 log = logs.get(__name__)
 
@@ -136,10 +137,11 @@ class _Task:
         after, progress = self._begin(self._target.progress(given.destination))
         rows = 0
         self._ask_as_before(after, progress)
-        for frames, infos, server in self._pieces(after, given.last):
+        for frames, infos, last in self._pieces(after, given.last):
             info = infos[-1]
             newest_ms = max(each.last.timestamp_ms for each in infos)
-            last = replace(info.last, server=server)
+            if _goes_back(progress.last, last):
+                progress = self._begin_run(replace(progress, last=_NOWHERE, newest_ms=0))
             key_names = self._reader.key_names(frames, progress.key_names)
             spooled = mark_of(manifest, info.seq)
             progress = progress.after(last, newest_ms, whole=info.closed, spooled=spooled, key_names=key_names)
@@ -179,11 +181,14 @@ class _Task:
             return after, replace(stored, owner=stored.owner or owner)
         if stored is None:
             self._target.check()  # it creates what keeps the progress
-        run = secrets.token_hex(8)
-        begun = Progress(run, 0, LogPosition("", 0), 0) if stored is None else replace(stored, run=run)
-        begun = replace(begun, given_up="", spooled=mark_of(manifest, after), owner=owner)
-        self._target.commit(Portion(given.destination, b"", begun, 0, True, self._reader))
-        return after, begun
+        begun = Progress("", 0, _NOWHERE, 0) if stored is None else stored
+        return after, self._begin_run(replace(begun, given_up="", spooled=mark_of(manifest, after), owner=owner))
+
+    def _begin_run(self, progress: Progress) -> Progress:
+        """Store a progress under a new name, so that tables do not compare positions with those of the run before."""
+        begun = replace(progress, run=secrets.token_hex(8))
+        self._target.commit(Portion(self._given.destination, b"", begun, 0, True, self._reader))
+        return begun
 
     def _foreign(self, stored: Progress) -> str:
         who = f"another spool ({stored.spooled})" if stored.spooled else "a pipeline without Spark"
@@ -228,21 +233,25 @@ class _Task:
         self._again |= dict.fromkeys(tables_to_read_again(portion, target, self._where, snapshot=snapshot))
         self._gone |= dict.fromkeys(tables_that_may_be_gone(portion, target, snapshot=snapshot))
 
-    def _pieces(self, after: int, last: int) -> Iterator[tuple[bytes, Sequence[SegmentInfo], str]]:
-        """Yield the entries of portions, their segments, and the server whose binlog they are from."""
+    def _pieces(self, after: int, last: int) -> Iterator[tuple[bytes, Sequence[SegmentInfo], LogPosition]]:
+        """Yield the entries of portions, their segments, and the last position, which names the server.
+
+        A portion has entries of one binlog, so their positions grow.
+        """
         for part in split(self._manifest.between(after, last)):
             frames: list[bytes] = []
             infos: list[SegmentInfo] = []
-            server = ""
+            reached = _NOWHERE
             for info in part:
                 contents = self._read(info)
-                if infos and contents.server != server:
-                    yield b"".join(frames), infos, server
+                place = replace(info.last, server=contents.server)
+                if infos and (place.server != reached.server or _goes_back(reached, place)):
+                    yield b"".join(frames), infos, reached
                     frames, infos = [], []
-                server = contents.server
+                reached = place
                 frames.append(contents.frames)
                 infos.append(info)
-            yield b"".join(frames), infos, server
+            yield b"".join(frames), infos, reached
 
     def _read(self, info: SegmentInfo) -> segments.Contents:
         file = f"{self._given.uri}/{info.name}"
@@ -250,3 +259,11 @@ class _Task:
             return segments.decode(self._storage.read(info.name), file)
         except FileNotFoundError as error:
             raise DataLoss(f"canal: segment {file} is missing: driver and executors have to share `state`") from error
+
+
+def _goes_back(before: LogPosition, now: LogPosition) -> bool:
+    """Return whether a server's binlog began again between two positions, or is read again from an earlier place.
+
+    Nothing tells that of several servers, or of an unknown one.
+    """
+    return bool(now.server) and now.server == before.server and now.order[:3] < before.order[:3]

@@ -10,13 +10,15 @@ from typing import Any
 
 import pyarrow.dataset as dataset
 import pytest
+from pyiceberg.catalog import load_catalog
 
-from canal_ha.errors import CanalError, DataLoss, SinkRefused
+from canal_ha.errors import CanalError, DataLoss, SinkRefused, TargetUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.targets import open_target
+from canal_ha.pipeline.targets.delta import DeltaTables
 from canal_ha.spark import commits, portions
 from canal_ha.spark.commits import SegmentRange, Terms, Written
 from canal_ha.spark.spool import SpoolWriter
@@ -79,6 +81,15 @@ def logged(directory: Path) -> list[int]:
     return sorted(key for key in table["id"].to_pylist() if key is not None)
 
 
+def keys_of(directory: Path, kind: str, table: str = "t") -> list[int]:
+    """Return the keys of all rows of a log in Delta or Iceberg, in order."""
+    if kind == "delta":
+        return sorted(row["id"] for row in lake.rows(directory / "lake" / "s" / table))
+    access = dict(catalog(directory)["catalog"])
+    found = load_catalog(access.pop("name"), **access).load_table(("s", table))
+    return sorted(found.scan().to_arrow().column("id").to_pylist())
+
+
 def test_a_micro_batch_that_comes_again_in_other_parts_writes_each_row_once(tmp_path: Path) -> None:
     """After a crash or with a restored checkpoint; the rows of a task are those that it has written."""
     spool = Spool(tmp_path, log(tmp_path))
@@ -106,6 +117,47 @@ def test_a_large_micro_batch_is_committed_in_portions_of_one_server_each(
     assert (progress.seq, progress.last.server, progress.last.offset) == (4, "b", 5)
     assert progress.spooled.endswith("segment 3")
     assert logged(tmp_path) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_after_a_reset_of_the_binlog_are_not_taken_for_those_that_a_table_has(tmp_path: Path, kind: str) -> None:
+    """Positions begin again, and times do not tell it: a session has set one to the future, or a second is not over."""
+    options = {"path": str(tmp_path / "lake")} if kind == "delta" else catalog(tmp_path)
+    spool = Spool(tmp_path, described(kind, "changelog", tmp_path, options))
+    spool.add(made.insert(500, 1), made.insert(500, 1, table="other"), offset=500)
+    spool.write()
+    spool.add(made.insert(100, 2, table="other"), offset=100)
+    spool.write()
+    spool.rows(200)
+    spool.write()
+    assert keys_of(tmp_path, kind) == [1, 200]
+
+
+def test_a_commit_after_a_reset_of_the_binlog_that_was_interrupted_writes_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A portion has entries of one of the two binlogs, and the next try knows which tables have it."""
+    spool = Spool(tmp_path, described("delta", "changelog", tmp_path, {"path": str(tmp_path / "lake")}))
+    spool.rows(500)
+    spool.write()
+    spool.rows(600)
+    spool.add(made.insert(90, 90), made.insert(100, 100, table="other"), offset=100)
+    uri = DeltaTables.uri
+
+    def died(target: DeltaTables, schema: str, name: str) -> str:
+        if name == "other":
+            raise OSError("died")
+        return uri(target, schema, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTables, "uri", died)
+        patched.setattr(commits, "PATIENCE_S", 0.0)
+        with pytest.raises(TargetUnavailable):
+            spool.write()
+    assert keys_of(tmp_path, "delta") == [90, 500, 600]
+    spool.write()
+    assert keys_of(tmp_path, "delta") == [90, 500, 600]
+    assert keys_of(tmp_path, "delta", "other") == [100]
 
 
 def test_a_target_whose_progress_is_a_file_continues_in_the_next_task(tmp_path: Path) -> None:
