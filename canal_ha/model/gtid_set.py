@@ -57,6 +57,14 @@ class KnownTransactions:
         gtids = _of_mariadb(executed)
         return bool(gtids) and all(number <= self._last.get((domain, server), -1) for domain, server, number in gtids)
 
+    def lacks(self, executed: str, own: str) -> bool:
+        """Return whether the set certainly lacks a transaction. The arguments are those of `has`."""
+        if own:
+            return not self._set.has(own)
+        return any(
+            number > self._last.get((domain, server), number) for domain, server, number in _of_mariadb(executed)
+        )
+
 
 def _of_mariadb(text: str) -> list[tuple[str, str, int]]:
     """Return domain, server id and number of each GTID of MariaDB in a set; [] for a set of MySQL."""

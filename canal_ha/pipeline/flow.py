@@ -52,7 +52,7 @@ from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import foreign
 from canal_ha.pipeline.reading import ChangeReader
-from canal_ha.pipeline.redelivery import Committed, server_of
+from canal_ha.pipeline.redelivery import Committed, server_of, sources_of
 from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
 from canal_ha.pipeline.same_binlog import SameBinlog
 from canal_ha.pipeline.source import FlowClient, FlowSource
@@ -335,7 +335,8 @@ class Flow:
         if self._anew or not progress.seq:
             return None
         digests = frozenset(self._digests.of(progress))
-        return Committed(progress.last, progress.newest_ms, digests, self._cursor, whole=progress.whole)
+        last, whole, sources = progress.last, progress.whole, progress.sources
+        return Committed(last, progress.newest_ms, digests, self._cursor, whole=whole, sources=sources)
 
     def _add(self, intake: Intake, message: Message) -> None:
         if self._batch_id and message.id != self._batch_id + 1:
@@ -378,7 +379,8 @@ class Flow:
         assert draft.last is not None
         newest_ms = _plausible(draft.newest_ms, draft.last)
         key_names = self._reader.key_names(draft.frames, self._progress.key_names)
-        progress = self._progress.after(draft.last, newest_ms, whole=draft.whole, key_names=key_names)
+        sources = sources_of(self._cursor)
+        progress = self._progress.after(draft.last, newest_ms, whole=draft.whole, key_names=key_names, sources=sources)
         portion = Portion(
             self.destination, draft.frames, progress, sum(draft.rows.values()), draft.closed, self._reader
         )

@@ -26,6 +26,7 @@ class Progress:
     spooled: mark of the last segment that the target has (spark/cursor.py); "" without Spark.
     owner: the pipeline that writes it; None in a progress of an earlier version.
     key_names: names that statements have given to key columns of the pipeline's file.
+    sources: the servers from which a merged stream came, as the flow's connection began; "" of one source.
     """
 
     run: str
@@ -37,6 +38,7 @@ class Progress:
     spooled: str = ""
     owner: ProgressOwner | None = None
     key_names: KeyNames = field(default_factory=dict, hash=False)
+    sources: str = ""
 
     @property
     def mark(self) -> str:
@@ -51,10 +53,19 @@ class Progress:
         whole: bool = True,
         spooled: str = "",
         key_names: KeyNames = NO_KEY_NAMES,
+        sources: str = "",
     ) -> Progress:
         """Return the progress of the next commit. newest_ms: of its entries; key_names: behind its statements."""
-        newest_ms, seq = max(self.newest_ms, newest_ms), self.seq + 1
-        return replace(self, seq=seq, last=last, newest_ms=newest_ms, whole=whole, spooled=spooled, key_names=key_names)
+        return replace(
+            self,
+            seq=self.seq + 1,
+            last=last,
+            newest_ms=max(self.newest_ms, newest_ms),
+            whole=whole,
+            spooled=spooled,
+            key_names=key_names,
+            sources=sources,
+        )
 
     def to_json(self) -> str:
         """Return it as a target stores it, without blanks."""
@@ -69,6 +80,7 @@ class Progress:
             **({"spooled": self.spooled} if self.spooled else {}),
             **({"owner": self.owner.to_dict()} if self.owner else {}),
             **({"keyNames": dict(self.key_names)} if self.key_names else {}),
+            **({"sources": self.sources} if self.sources else {}),
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
@@ -82,7 +94,8 @@ class Progress:
             given_up, spooled = str(body.get("givenUp", "")), str(body.get("spooled", ""))
             owner = ProgressOwner.from_dict(body["owner"]) if "owner" in body else None
             key_names = {table: _texts(moved) for table, moved in body.get("keyNames", {}).items()}
-            return cls(run, seq, last, newest_ms, bool(body["whole"]), given_up, spooled, owner, key_names)
+            whole, sources = bool(body["whole"]), str(body.get("sources", ""))
+            return cls(run, seq, last, newest_ms, whole, given_up, spooled, owner, key_names, sources)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the progress of a pipeline: {text[:200]!r}") from error
 

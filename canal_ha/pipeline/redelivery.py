@@ -17,6 +17,10 @@ cursor.
 A target keeps no entries. There an entry is known only if server, position and time all say so, or, from another
 server, its GTID. One that contradicts makes it new: a row that comes twice is better than a lost one. This counts on
 commits without a gap, which positions cannot show, because filters leave out rows between two of them; see Flow.
+
+An entry of a merged stream does not name its source, and a source can switch to another server while the connection
+goes on. So the servers of all sources have to be those of the last commit, the source of the writer's server has to be
+read from no later position on, and a GTID that the target lacks contradicts, too.
 """
 
 from __future__ import annotations
@@ -90,6 +94,7 @@ class Committed:
     whole: whether the last entry ends a transaction.
     digests: of committed rows of a snapshot.
     cursor: the server's cursor; None from a server that does not send it.
+    sources: of the connection from which the last entry came (see sources_of); "" if they are unknown.
     """
 
     def __init__(
@@ -100,19 +105,24 @@ class Committed:
         cursor: LogPosition | None,
         *,
         whole: bool,
+        sources: str = "",
     ) -> None:
         self._last = last
         self._newest_ms = newest_ms
         self._digests = digests
-        parts = () if cursor is None else cursor.parts
-        self._from = min((each.order[:3] for each in parts if _base(each) == _base(last)), default=None)
+        parts = [] if cursor is None else [each for each in cursor.parts if _base(each) == _base(last)]
+        of_writer = [each for each in parts if each.server_id == last.server_id]
+        self._from = min((each.order[:3] for each in of_writer or parts), default=None)
         server = server_of(cursor)
         self._servers_known = bool(server and last.server)
         moved = self._servers_known and server != last.server
         # without the mark, the cursor may be in binary logs that were reset, with GTIDs that began again
         by_gtid = moved and whole and last.gtid and cursor and cursor.mark
         self._gtids = KnownTransactions(last.gtid or "") if by_gtid else None
-        self._positions_count = not moved and not (self._from and self._from > last.order[:3])
+        merged = cursor is not None and cursor.part
+        self._merged_gtids = KnownTransactions(last.gtid) if merged and last.gtid else None
+        same_sources = sources in ("", sources_of(cursor))
+        self._positions_count = not moved and same_sources and not (self._from and self._from > last.order[:3])
         self.over = not (self._positions_count or self._gtids)
 
     def has(self, entry: Entries, start: int, position: LogPosition) -> bool:
@@ -130,6 +140,8 @@ class Committed:
             return False
         if self._from is not None and position.order[:3] < self._from:
             return False  # of another binlog, because the server reads this one from the cursor on
+        if self._merged_gtids and self._merged_gtids.lacks(position.gtid or "", _own_gtid(entry)):
+            return False
         digest = snapshot_digest(entry, start)
         if digest and position.order[:3] >= last.order[:3]:
             return digest in self._digests
@@ -138,14 +150,23 @@ class Committed:
 
 def _is_known(known: KnownTransactions | None, entry: Entries, start: int, position: LogPosition) -> bool:
     """Return whether the transaction of an entry is known. Rows of a snapshot have the set of what is before them."""
-    if known is None or not known.has(position.gtid or "", entry.text(entry.own_gtid_start, entry.own_gtid_stop)):
+    if known is None or not known.has(position.gtid or "", _own_gtid(entry)):
         return False
     return not snapshot_digest(entry, start)
+
+
+def _own_gtid(entry: Entries) -> str:
+    return entry.text(entry.own_gtid_start, entry.own_gtid_stop)
 
 
 def server_of(cursor: LogPosition | None) -> str:
     """Return whose binlog is read from the cursor; "" if that is unknown or if there are several servers."""
     return cursor.server if cursor is not None and not cursor.part else ""
+
+
+def sources_of(cursor: LogPosition | None) -> str:
+    """Return whose binlogs a merged stream reads from the cursor, with commas; "" of one source."""
+    return ",".join(each.server for each in cursor.parts) if cursor is not None and cursor.part else ""
 
 
 def _base(position: LogPosition) -> str:

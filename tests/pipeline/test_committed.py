@@ -18,10 +18,13 @@ HERE = "8f0e"
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def kept(committed: list[bytes], again: list[bytes], cursor: LogPosition | None, **last: Any) -> list[bytes]:
+def kept(
+    committed: list[bytes], again: list[bytes], cursor: LogPosition | None, sources: str = "", **last: Any
+) -> list[bytes]:
     """Return the entries that a target gets, of those that come after a connection.
 
     committed: the entries that it has.
+    sources: from which they came; "" of one source.
     last: attributes of the last one's position.
     """
     before = Intake(1 << 20)
@@ -30,7 +33,8 @@ def kept(committed: list[bytes], again: list[bytes], cursor: LogPosition | None,
     draft = before.take()
     assert draft is not None
     assert draft.last is not None
-    known = Committed(replace(draft.last, **last), draft.newest_ms, draft.digests, cursor, whole=draft.whole)
+    place = replace(draft.last, **last)
+    known = Committed(place, draft.newest_ms, draft.digests, cursor, whole=draft.whole, sources=sources)
     intake = Intake(1 << 20)
     intake.connected(server_of(cursor), known)
     intake.add(2, walk(again))
@@ -118,3 +122,28 @@ def test_a_cursor_behind_the_target_makes_nothing_known(behind: int) -> None:
     """The judge has allowed it: what comes is new, whatever its position is."""
     old, new = transaction(500), transaction(620 + behind)
     assert kept(old, new, cursor(600)) == new
+
+
+def merged(offset: int, server: str = HERE, journal: str = "bin.000001") -> LogPosition:
+    """Return a cursor in two sources. The arguments are of the first one; the other one has a low position."""
+    other = LogPosition("bin.000001", 4, 1000, 2, server="other", part=2)
+    return cursor(offset, part=1, server=server, journal=journal).beside([other])
+
+
+def test_committed_transactions_of_a_merged_source_do_not_come_twice() -> None:
+    one, two, new = transaction(100), transaction(200), transaction(300)
+    assert kept([*one, *two], [*one, *two, *new], merged(90), f"{HERE},other", server="") == new
+    assert kept([*one, *two], [*one, *two], merged(90), server="") == [], "the progress is of an earlier version"
+
+
+@pytest.mark.parametrize("gtid", ["0-1-", f"{UUID}:1-"])
+def test_transactions_of_a_merged_source_that_switched_to_a_standby_with_lower_positions_are_new(gtid: str) -> None:
+    """Also in the second of the last commit. GTIDs tell it if a position is between those of the former server."""
+    old = transaction(5000, gtid=f"{gtid}5", own=f"{UUID}:5" if UUID in gtid else "")
+    new = transaction(1200, gtid=f"{gtid}6", own=f"{UUID}:6" if UUID in gtid else "")
+    without = transaction(1200)
+    both = f"{HERE},other"
+    assert kept(old, new, merged(4900), both, server="") == new, "the cursor names the master"
+    assert kept(old, without, merged(4900), both, server="") == without
+    assert kept(old, without, merged(1100, "standby"), both, server="") == without, "it has been moved"
+    assert kept(old, new, merged(1100), both, server="") == new

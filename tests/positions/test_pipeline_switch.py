@@ -11,8 +11,9 @@ from canal_ha.errors import PipelineFailed
 from canal_ha.pipeline.engine import PipelineEngine
 from canal_ha.pipeline.portion import Portion
 from canal_ha.pipeline.progress import Progress
-from lab import MariaDB
+from lab import MariaDB, MySQL, Node, SqlServer
 from tests.pipeline.driver import described
+from tests.positions.group import TEMPLATE, following
 from tests.positions.pair import NOTHING, Compared, Writer, paired
 from tests.positions.test_switch import switched
 from tests.waiting import until
@@ -112,3 +113,42 @@ def test_rows_with_the_numbers_of_transactions_that_the_new_master_lacks_are_not
         behind.write(5)
         until(lambda: 110 in target.ids, what="the standby's last row")
         assert set(behind.written) <= set(target.ids), node.log_file("example")
+
+
+SECOND = 1_700_000_000  # s since 1970, of all transactions
+
+
+def insert(server: SqlServer, *keys: int) -> None:
+    """Insert rows, each in a transaction of SECOND."""
+    server.execute(f"SET timestamp = {SECOND}", *(f"INSERT INTO shop.t VALUES ({key}, 'x')" for key in keys))
+
+
+@pytest.mark.nightly("an intake on such entries, tests/pipeline/test_committed.py")
+@pytest.mark.parametrize(("make", "gtid"), [(MySQL, True), (MySQL, False), (MariaDB, True)])
+def test_rows_of_a_merged_source_at_lower_positions_are_not_taken_for_known(
+    tmp_path: Path, make: type[SqlServer], gtid: bool
+) -> None:
+    """A standby has the same rows at lower positions, and in a second all times are the same."""
+    target = Kept()
+    with paired(make, gtid=gtid) as pair, MySQL(server_id=7) as other:
+        servers = {1: pair.master, 2: other}
+        more = {"standby1_address": pair.standby.address, "gtidon": str(gtid).lower()}
+        properties = {"canal.instance.example.spring.xml": TEMPLATE}
+        other.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, word VARCHAR(20))")
+        with Node({"example": following(servers, **more)}, properties=properties) as node:
+            with Running(tmp_path, node.address, target):
+                insert(other, 1001)
+                until(lambda: 1001 in target.ids, what="the other source's row")
+                pair.master.execute(*["FLUSH BINARY LOGS"] * 5)
+                insert(pair.master, *range(1, 20))
+                until(lambda: 19 in target.ids, what="the master's rows")
+            node.stop()  # it has not read the next rows
+            insert(pair.master, 20, 21)
+            pair.caught_up()
+            pair.master.kill()
+            node.start()
+            switched(node, "standby", "example", "--source", "1")
+            with Running(tmp_path, node.address, target):
+                insert(pair.standby, 22)
+                until(lambda: 22 in target.ids, what="the standby's row")
+        assert {20, 21} <= set(target.ids), node.log_file("example")

@@ -519,10 +519,10 @@ def test_nothing_comes_twice_if_a_slow_client_held_the_stream_before_the_visit(
     assert Compared.of(ids, writes.written) == NOTHING
 
 
-def switched(node: Node, to: str, destination: str = "example") -> str:
+def switched(node: Node, to: str, destination: str = "example", *options: str) -> str:
     """Run `canal-ha source switch`, and return its output."""
     command = [PROGRAM, "source", "switch", "--destination", destination, "--to", to, "--conf", str(node.conf)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=90, check=False)
     return (done.stdout + done.stderr).strip()
 
 
