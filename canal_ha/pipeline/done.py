@@ -31,15 +31,16 @@ def binlog_of(position: LogPosition) -> str:
 
 
 def statement_ids(rows: pa.RecordBatch) -> list[str]:
-    """Return for each statement what recognises it when it comes again: a digest of its GTID, or of place and time.
+    """Return for each statement what recognises it when it comes again, from another server of the source, too.
+
+    A digest of its text, its time, and its GTID set or place. The set alone says too little: sets begin again after a
+    reset of the binary logs, and a transaction without a GTID has that of the ones before it.
 
     rows: a batch of statements.
     """
-    times, positions = rows.column(rows.num_columns - 3).to_pylist(), rows.column(rows.num_columns - 2).to_pylist()
-    texts = [
-        at["gtid"] or f"{at['server']} {at['journal']} {at['offset']} {moment}"
-        for at, moment in zip(positions, times, strict=True)
-    ]
+    statements, positions, times = (rows.column(rows.num_columns - at).to_pylist() for at in (1, 2, 3))
+    places = [at["gtid"] or f"{at['server']} {at['journal']} {at['offset']}" for at in positions]
+    texts = [f"{place} {moment} {sql}" for place, moment, sql in zip(places, times, statements, strict=True)]
     return [sha256(text.encode()).hexdigest()[:16] for text in texts]
 
 

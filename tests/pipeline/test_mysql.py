@@ -172,6 +172,33 @@ def test_a_history_has_every_value_once_after_a_crash_at_a_column_that_takes_the
     assert "b" not in found[0]
 
 
+@pytest.mark.parametrize("later", ["of the second binlog", "without a GTID"])
+def test_a_statement_with_the_gtids_of_an_earlier_one_is_not_taken_for_done(
+    mysql: MySQL, database: str, later: str
+) -> None:
+    """GTIDs begin again after a reset. Without a GTID, a transaction has the set of those before it."""
+    columns: tuple[made.ColumnSpec, ...] = (made.ID, ("a", "int(11)", 4, False), ("b", "int(11)", 4, False))
+    swap = "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+
+    def row(offset: int, key: int, a: int, b: int) -> bytes:
+        image = {"id": str(key), "a": str(a), "b": str(b)}
+        return made.rows(offset, "INSERT", [(None, image)], columns, schema=database)
+
+    def statement(offset: int, **more: object) -> bytes:
+        return made.ddl(offset, swap, schema=database, gtid="3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3", **more)
+
+    writer = Writer(target_of(mysql, database))
+    writer.commit(row(1, 1, 10, 20), offset=1)
+    writer.commit(statement(2), row(3, 2, 21, 11), offset=3)
+    if later == "without a GTID":
+        writer.commit(made.ddl(4, "ALTER TABLE t COMMENT 'x'", schema=database), statement(5, time=3000), offset=5)
+    else:
+        writer.commit(statement(2, time=3000), offset=2)
+    writer.commit(row(6, 3, 12, 22), offset=6)
+    found = mysql.query(f"SELECT id, a, b FROM copy_{database}.t ORDER BY id")
+    assert [tuple(each.values()) for each in found] == [(1, 10, 20), (2, 11, 21), (3, 12, 22)]
+
+
 def test_an_interrupted_commit_that_added_a_column_goes_on(source: Sourced) -> None:
     """The portion comes again without the statement; the new column stays, with its default."""
     target, first, second = interrupted(
