@@ -37,6 +37,21 @@ def test_properties_that_forbid_transactions_made_a_pipeline_wait_for_ever(prope
 
 
 @pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("transactional.id", "it is canal-ha/PIPELINE/DESTINATION"),
+        ("transaction.timeout.ms", "give the time in `timeout`"),
+        ("bootstrap.servers", "name the brokers in `servers`"),
+        ("metadata.broker.list", "name the brokers in `servers`"),
+    ],
+)
+def test_a_property_that_the_target_sets_itself_had_no_effect(name: str, says: str) -> None:
+    """An account that may only write another transactional id failed, although the file had that id."""
+    with pytest.raises(OptionInvalid, match=rf"^target\.properties: {name} cannot be set: {says}"):
+        open_target(description("127.0.0.1:1", properties={name: "5"}))
+
+
+@pytest.mark.parametrize(
     ("option", "text", "says"),
     [
         ("dynamicTopic", "([", r"^dynamicTopic: '\(\[' is not a regular expression: unterminated"),

@@ -47,6 +47,13 @@ _ABORT_S = 5.0
 _ROOM_S = 0.1  # between looks for room in the producer's queue
 _REPORT_S = 5.0  # for the report that has made a transaction fail
 _CRITICAL = 2  # of syslog: librdkafka writes a line for each try to connect otherwise
+_OWN_PROPERTIES = {
+    "bootstrap.servers": "name the brokers in `servers`",
+    "metadata.broker.list": "name the brokers in `servers`",
+    "transactional.id": f"it is {PREFIX}PIPELINE/DESTINATION, so that a pipeline finds its progress",
+    "transaction.timeout.ms": "give the time in `timeout`",
+}
+"""Settings that the target makes itself, and why."""
 
 
 def open_target(description: Description) -> KafkaTarget:
@@ -67,6 +74,8 @@ class KafkaTarget:
         self._servers: str = options["servers"]
         self._timeout_s = float(options.get("timeout", 60))
         size = int(options.get("maxMessageBytes", 1_000_000))
+        for name in _OWN_PROPERTIES.keys() & options.get("properties", {}).keys():
+            raise OptionInvalid(f"target.properties: {name} cannot be set: {_OWN_PROPERTIES[name]}")
         settings = {"log_level": _CRITICAL, **options.get("properties", {}), "bootstrap.servers": self._servers}
         self._producer_settings = {
             "linger.ms": 5,
