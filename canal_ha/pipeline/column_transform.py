@@ -6,6 +6,8 @@ SET counts as its labels. Equal values of a batch are hashed once, which is the 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -18,9 +20,11 @@ from canal_ha.client.arrow_types import ColumnType, column_type, decimals_of, st
 from canal_ha.client.rows import Value, converted
 from canal_ha.decode.kernel.layouts import ColumnLayout
 from canal_ha.decode.privacy import MASK, PROTECTED_TYPE, Protection
+from canal_ha.errors import SinkRefused
 
 VARCHAR = 12  # java.sql.Types
 _PROTECTED = column_type(PROTECTED_TYPE, VARCHAR)
+_TIME = re.compile(r"-?([0-7]?[0-9]{2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,14 @@ class ColumnTransform:
         return self.cast or column_type(column.mysql_type, column.sql_type)
 
     def values(self, given: pa.Array) -> pa.Array:
-        """Return the target's values; those of a protected column are given as texts."""
+        """Return the target's values; those of a protected column are given as texts. Raises SinkRefused."""
         if self.protection is Protection.MASK:
             return pc.if_else(pc.is_valid(given), MASK.decode(), pa.scalar(None, pa.string()))
-        return given if self.hashed is None else _hashes(given, self.hashed)
+        if self.hashed is not None:
+            return _hashes(given, self.hashed)
+        if self.cast is not None:
+            _check_texts(given, self.cast)
+        return given
 
     def value_of(self, column: ColumnLayout, time_zone: str) -> Callable[[Any], Value]:
         """Return what makes the target's value from one of `TableTransform.convert`. It raises SinkRefused."""
@@ -95,10 +103,33 @@ def _text(value: object) -> str:
 
 def _cast(value: object, own: ColumnType, wanted: ColumnType, time_zone: str) -> Value:
     text = value[0] if isinstance(value, tuple) else str(value)
-    [made] = to_arrow([text], own, wanted.arrow, time_zone).to_pylist()
+    found = to_arrow([text], own, wanted.arrow, time_zone)
+    _check_texts(found, wanted)
+    [made] = found.to_pylist()
     if isinstance(made, datetime):
         return _moment(made, decimals_of(wanted))
     return str(made) if isinstance(made, date) else made
+
+
+def _check_texts(texts: pa.Array, wanted: ColumnType) -> None:
+    """Raise SinkRefused for a text that is no value of a type whose values are texts here."""
+    if wanted.name not in ("time", "json"):
+        return
+    for text in pc.unique(texts).drop_null().to_pylist():
+        if not (_TIME.fullmatch(text) if wanted.name == "time" else _is_document(text)):
+            raise SinkRefused(f"canal: a value does not fit its cast to {wanted.text}: {text[:80]!r}")
+
+
+def _is_document(text: str) -> bool:
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no value in JSON")
 
 
 def _moment(made: datetime, decimals: int) -> str:

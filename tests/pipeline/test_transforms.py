@@ -204,6 +204,27 @@ def test_times_are_cast_to_days() -> None:
     assert found.after == {"id": 1, "c": "2026-01-31"}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "fits", "texts"),
+    [
+        ("time", ("-838:59:59", "00:00:01.5", "100:00:00"), ("late", "10:60:00", "839:00:00", "5")),
+        ("json", ('{"a": [1, null]}', "1e400", '"x"'), ("{", "NaN", "", "[" * 100_000)),
+    ],
+)
+def test_a_text_that_is_no_time_or_document_stops_the_pipeline(
+    wanted: str, fits: Sequence[str], texts: Sequence[str]
+) -> None:
+    """Messages in Debezium's formats had NULL for such a time, and lake tables the text."""
+    cast = reader({"cast": {"columns": {"name": wanted}}})
+    for text in fits:
+        assert [row["name"] for row in values([made.insert(5, 1, text)], cast)] == [text]
+    for text in texts:
+        frames = made.frames([made.insert(5, 1, text)])
+        for read_one in (cast.batches, cast.rows, cast.row_entries):
+            with pytest.raises(SinkRefused, match=rf"^canal: a value does not fit its cast to {wanted}: "):
+                list(read_one(frames))
+
+
 def test_a_value_that_does_not_fit_its_cast_stops_the_pipeline() -> None:
     """The error has the value and the type, in batches and in rows."""
     row = [inserted([ID, NAME], "1", "Ada")]
