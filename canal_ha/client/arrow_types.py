@@ -232,7 +232,7 @@ def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
 def plain(text: str | None, column: ColumnType) -> str | bytes | None:
     """Convert one value without a target type: bytes for binary columns, labels for enum and set, else canal's text.
 
-    Raises SinkRefused for a partial JSON update.
+    Raises SinkRefused for a partial JSON update, and for a number that no label has.
     """
     if text is None:
         return None
@@ -243,7 +243,10 @@ def plain(text: str | None, column: ColumnType) -> str | bytes | None:
     if column.name == "latin text":
         return text.encode("latin-1").decode(errors="replace")
     if column.labels:
-        return _labels(text, column)
+        try:
+            return labelled(int(text), column.labels, several=column.name == "set")
+        except ValueError as error:
+            raise refusal(column, column.arrow, str(error)) from error
     return text
 
 
@@ -319,7 +322,3 @@ def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zon
 def _zone(column: ColumnType, time_zone: str) -> str:
     """Return the time zone of the column's texts."""
     return time_zone if column.name == "timestamp" and not column.utc else "UTC"
-
-
-def _labels(text: str, column: ColumnType) -> str:
-    return labelled(int(text), column.labels, several=column.name == "set")

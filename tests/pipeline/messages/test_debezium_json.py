@@ -158,3 +158,12 @@ def test_times_have_debeziums_form_and_timestamps_are_in_utc() -> None:
         "exact": "2024-07-01T12:00:00.125000Z",
         "none": None,
     }
+
+
+@pytest.mark.parametrize(("declared", "number"), [("enum('a','b')", "3"), ("set('a','b')", "4")])
+def test_a_number_without_a_label_is_refused_and_the_error_names_the_type(declared: str, number: str) -> None:
+    """A pipeline ended with a bare ValueError."""
+    columns: list[ColumnSpec] = [("id", "int", 4, True), ("state", declared, 4, False)]
+    entry = rows(5, "INSERT", [(None, {"id": "1", "state": number})], columns)
+    with pytest.raises(SinkRefused, match=rf"values of type {declared[:3]}.* do not fit .*{number} is no value"):
+        messages(entry)
