@@ -20,7 +20,8 @@ commits without a gap, which positions cannot show, because filters leave out ro
 
 An entry of a merged stream does not name its source, and a source can switch to another server while the connection
 goes on. So the servers of all sources have to be those of the last commit, the source of the writer's server has to be
-read from no later position on, and a GTID that the target lacks contradicts, too.
+read from no later position on, and a GTID that the target lacks contradicts, too. If two sources have the same server
+id, GTIDs alone tell what is known.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class Committed:
         by_gtid = moved and whole and last.gtid and cursor and cursor.mark
         self._gtids = KnownTransactions(last.gtid or "") if by_gtid else None
         merged = cursor is not None and cursor.part
+        self._source_known = not merged or len(of_writer) == 1
         self._merged_gtids = KnownTransactions(last.gtid) if merged and last.gtid else None
         same_sources = sources in ("", sources_of(cursor))
         self._positions_count = not moved and same_sources and not (self._from and self._from > last.order[:3])
@@ -142,6 +144,8 @@ class Committed:
             return False  # of another binlog, because the server reads this one from the cursor on
         if self._merged_gtids and self._merged_gtids.lacks(position.gtid or "", _own_gtid(entry)):
             return False
+        if not (self._source_known or _has(self._merged_gtids, entry, position)):
+            return False
         digest = snapshot_digest(entry, start)
         if digest and position.order[:3] >= last.order[:3]:
             return digest in self._digests
@@ -150,9 +154,11 @@ class Committed:
 
 def _is_known(known: KnownTransactions | None, entry: Entries, start: int, position: LogPosition) -> bool:
     """Return whether the transaction of an entry is known. Rows of a snapshot have the set of what is before them."""
-    if known is None or not known.has(position.gtid or "", _own_gtid(entry)):
-        return False
-    return not snapshot_digest(entry, start)
+    return _has(known, entry, position) and not snapshot_digest(entry, start)
+
+
+def _has(known: KnownTransactions | None, entry: Entries, position: LogPosition) -> bool:
+    return known is not None and known.has(position.gtid or "", _own_gtid(entry))
 
 
 def _own_gtid(entry: Entries) -> str:

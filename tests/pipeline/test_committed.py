@@ -124,10 +124,10 @@ def test_a_cursor_behind_the_target_makes_nothing_known(behind: int) -> None:
     assert kept(old, new, cursor(600)) == new
 
 
-def merged(offset: int, server: str = HERE, journal: str = "bin.000001") -> LogPosition:
-    """Return a cursor in two sources. The arguments are of the first one; the other one has a low position."""
-    other = LogPosition("bin.000001", 4, 1000, 2, server="other", part=2)
-    return cursor(offset, part=1, server=server, journal=journal).beside([other])
+def merged(offset: int, server: str = HERE, *, other_id: int = 2) -> LogPosition:
+    """Return a cursor in two sources. offset, server: of the first one; the other one has a low position."""
+    other = LogPosition("bin.000001", 4, 1000, other_id, server="other", part=2)
+    return cursor(offset, part=1, server=server).beside([other])
 
 
 def test_committed_transactions_of_a_merged_source_do_not_come_twice() -> None:
@@ -147,3 +147,14 @@ def test_transactions_of_a_merged_source_that_switched_to_a_standby_with_lower_p
     assert kept(old, without, merged(4900), both, server="") == without
     assert kept(old, without, merged(1100, "standby"), both, server="") == without, "it has been moved"
     assert kept(old, new, merged(1100), both, server="") == new
+
+
+def test_rows_of_a_merged_source_with_the_server_id_of_another_one_are_new() -> None:
+    """Also in the second of the last commit. GTIDs tell which ones are known."""
+    old, other, both = transaction(5000), transaction(1200), f"{HERE},other"
+    assert kept(old, other, merged(4900, other_id=1), both, server="") == other
+    old = transaction(5000, gtid=f"{UUID}:1-5", own=f"{UUID}:5")
+    new = transaction(
+        1200, gtid="4e11fa47-71ca-11e1-9e33-c80aa9429562:1-2", own="4e11fa47-71ca-11e1-9e33-c80aa9429562:2"
+    )
+    assert kept(old, [*old, *new], merged(4900, other_id=1), both, server="") == new

@@ -152,3 +152,24 @@ def test_rows_of_a_merged_source_at_lower_positions_are_not_taken_for_known(
                 insert(pair.standby, 22)
                 until(lambda: 22 in target.ids, what="the standby's row")
         assert {20, 21} <= set(target.ids), node.log_file("example")
+
+
+@pytest.mark.nightly("an intake on such entries, tests/pipeline/test_committed.py")
+def test_rows_of_merged_sources_with_the_same_server_id_are_not_taken_for_known(tmp_path: Path) -> None:
+    """Two servers that know nothing of each other often have the same id. In a second all times are the same."""
+    target = Kept()
+    with MySQL(gtid=False) as one, MySQL(gtid=False) as other:
+        for server in (one, other):
+            server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, word VARCHAR(20))")
+        properties = {"canal.instance.example.spring.xml": TEMPLATE}
+        with Node({"example": following({1: one, 2: other})}, properties=properties) as node:
+            with Running(tmp_path, node.address, target):
+                insert(other, 1001)
+                until(lambda: 1001 in target.ids, what="the second source's row")
+                insert(one, *range(1, 20))
+                until(lambda: 19 in target.ids, what="the first source's rows")
+            insert(other, 1002, 1003)
+            with Running(tmp_path, node.address, target):
+                other.execute("INSERT INTO shop.t VALUES (1004, 'x')")
+                until(lambda: 1004 in target.ids, what="the last row")
+        assert {1002, 1003} <= set(target.ids), node.log_file("example")
