@@ -283,7 +283,8 @@ class Flow:
             begun = Progress("", 0, begin, 0) if progress is None else progress
             run, names = secrets.token_hex(8), begun.key_names
             given_up = cursor.mark if problem is not None and cursor is not None else ""
-            progress = Progress(run, begun.seq, begun.last, 0, given_up=given_up, owner=self._owner, key_names=names)
+            # with the cursor as its end, a commit that fails between two tables is tried again in the same run
+            progress = Progress(run, begun.seq, begin, 0, given_up=given_up, owner=self._owner, key_names=names)
             self._target.commit(Portion(self.destination, b"", progress, 0, True, self._reader))
         newest_ms = _plausible(progress.newest_ms, progress.last)  # an earlier version may have stored another one
         progress = replace(progress, newest_ms=newest_ms, owner=self._owner)  # it may read from other servers now
