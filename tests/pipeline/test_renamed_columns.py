@@ -134,3 +134,34 @@ def test_names_that_swap_are_swapped_once_although_the_process_dies(
             patched.undo()
             again.commit(portion)
     assert kept(kind, tmp_path) == [moved(items, FIRST), moved(items, SECOND), last]
+
+
+def test_a_mirror_in_delta_goes_on_behind_a_commit_that_died_at_a_new_name_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has the new name, and the first rows of the portion the old one. The pipeline stopped for ever."""
+    new: list[made.ColumnSpec] = [("key", "int(11)", 4, True), ("a", "int(11)", 4, False)]
+    update = made.rows(2, "UPDATE", [({"id": "1", "a": "1"}, {"id": "1", "a": "5"})], [made.ID, new[1]])
+    entries = [
+        update,
+        insert(3, {"id": 2, "a": 2}),
+        made.ddl(4, "ALTER TABLE t RENAME COLUMN id TO `key`"),
+        made.rows(5, "INSERT", [(None, {"key": "3", "a": "3"})], new),
+        made.rows(6, "DELETE", [({"key": "2", "a": "2"}, None)], new),
+    ]
+    Writer(opened("delta", tmp_path)).commit(insert(1, {"id": 1, "a": 1}), offset=1)
+    merge, merged = delta._TableCommit._merge, []
+
+    def dying(commit: delta._TableCommit, *given: Any) -> None:
+        merged.append(given)
+        if len(merged) == 2:
+            raise KeyboardInterrupt
+        merge(commit, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delta._TableCommit, "_merge", dying)
+        with pytest.raises(KeyboardInterrupt):
+            Writer(opened("delta", tmp_path)).commit(*entries, offset=6)
+    Writer(opened("delta", tmp_path)).commit(*entries, offset=6)
+    rows = DeltaTable(f"{tmp_path}/delta/s/t").to_pyarrow_table().sort_by("key").to_pylist()
+    assert rows == [{"key": 1, "a": 5}, {"key": 3, "a": 3}]

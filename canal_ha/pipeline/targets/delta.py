@@ -481,6 +481,8 @@ class _TableCommit:
         shaped = self._torn(table, _COLUMNS)
         for changes in (every := latest(batches, self._target.keys)):
             own, places = places[: len(changes.statements)], places[len(changes.statements) :]
+            if shaped is not None and any(at <= shaped for at in places):
+                continue  # an interrupted commit has written them, and then followed a statement behind them
             final = changes is every[-1]
             commit = self._commit() if final else self._properties([])
             if table is None:
