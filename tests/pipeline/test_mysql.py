@@ -184,8 +184,8 @@ def test_a_statement_with_the_gtids_of_an_earlier_one_is_not_taken_for_done(
         image = {"id": str(key), "a": str(a), "b": str(b)}
         return made.rows(offset, "INSERT", [(None, image)], columns, schema=database)
 
-    def statement(offset: int, **more: object) -> bytes:
-        return made.ddl(offset, swap, schema=database, gtid="3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3", **more)
+    def statement(offset: int, time: int = 1000) -> bytes:
+        return made.ddl(offset, swap, schema=database, gtid="3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3", time=time)
 
     writer = Writer(target_of(mysql, database))
     writer.commit(row(1, 1, 10, 20), offset=1)
