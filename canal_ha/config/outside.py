@@ -18,11 +18,17 @@ from canal_ha.config.small_files import NotRegular, read_small
 MOST_BYTES = 1 << 16  # of a file in a placeholder
 KINDS = frozenset({"file", "env"})
 _PLACEHOLDER = re.compile(r"\$\{(file|env):([^{}]*)\}")
+_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 
 
 def has_placeholder(text: str) -> bool:
     """Return whether a text has a placeholder of a file or of the environment."""
     return _PLACEHOLDER.search(text) is not None
+
+
+def has_other_variable(text: str) -> bool:
+    """Return whether a text has a `${...}` that is no placeholder, so that it would stay as it is."""
+    return _VARIABLE.search(_PLACEHOLDER.sub("", text)) is not None
 
 
 def named_files(text: str, directory: Path) -> tuple[Path, ...]:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from canal_ha.config.outside import filled, has_placeholder, with_absolute_paths
+from canal_ha.config.outside import filled, has_other_variable, has_placeholder, with_absolute_paths
 from canal_ha.errors import OptionInvalid
 from canal_ha.model.excerpt import excerpt, printable
 from canal_ha.pipeline import schema
@@ -26,6 +26,7 @@ from canal_ha.pipeline.yaml_text import Path as Place
 MOST_ERRORS = 10
 STATE = "/var/lib/canal-ha/pipelines"
 _LATER: tuple[Place, ...] = (("source", "password"), ("spark",))  # others replace these placeholders
+_AS_IT_IS = ("filter", "match", "settings")  # keys of expressions, and of Spark, which has variables of its own
 _SECRET = re.compile("(?i)secret|password|passwd|token|access.?key|storage")
 Engine = Literal["spark", "embedded"]
 Mode = Literal["mirror", "scd2", "changelog", "events"]
@@ -237,7 +238,13 @@ class _Values:
             return {key: self.filled(each, (*place, key)) for key, each in value.items()}
         if isinstance(value, list):
             return [self.filled(each, (*place, number)) for number, each in enumerate(value)]
-        if not isinstance(value, str) or not has_placeholder(value):
+        if not isinstance(value, str):
+            return value
+        if has_other_variable(value) and not any(step in _AS_IT_IS for step in place):
+            wanted = "${env:NAME} or ${file:PATH}; a file can hold a text that has ${...} itself"
+            self.problems.append((self._line(place), f"{schema.shown(place)}: expected {wanted}"))
+            return value
+        if not has_placeholder(value):
             return value
         self._outside.add(place)
         try:

@@ -135,10 +135,10 @@ def test_a_number_where_a_text_is_expected_needs_quotes() -> None:
         ("tabels: []", "shop.yaml:5: tabels is unknown; did you mean tables?"),
         ("clientId: 5", "shop.yaml:5: clientId is unknown; it belongs under source"),
         ("url: x", "shop.yaml:5: url is unknown; it belongs under target"),
-        ("tables: []", "shop.yaml:5: tables: expected schema.table, or a pattern as shop.* or a list, not empty"),
+        ("tables: []", "shop.yaml:5: tables: expected one schema.table, one pattern as shop.* or a list, not empty"),
         ("tables: [orders]", "shop.yaml:5: tables[1]: expected schema.table, or a pattern as shop.*"),
         ("keys: {log: [id]}", "shop.yaml:5: keys: expected schema.table without wildcards as key, not log"),
-        ("keys: {a.b: [1]}", "shop.yaml:5: keys.a.b[1]: expected a text; put the value in quotes"),
+        ("keys: {a.b: [1]}", "shop.yaml:5: keys.a.b[1]: expected one column, without commas; put the value in quotes"),
         (
             "transforms:\n- drop: {columns: a}\n  mask: {columns: b}",
             "shop.yaml:6: transforms[1]: expected exactly one of drop, mask, hash, rename, cast and route;"
@@ -149,7 +149,10 @@ def test_a_number_where_a_text_is_expected_needs_quotes() -> None:
             "transforms:\n- rename: {tables: a.b}",
             "shop.yaml:6: transforms[1].rename: expected exactly one of columns and to",
         ),
-        ("transforms:\n- drop: {}", "shop.yaml:6: transforms[1].drop.columns is missing: expected a text or a list"),
+        (
+            "transforms:\n- drop: {}",
+            "shop.yaml:6: transforms[1].drop.columns is missing: expected one column or a list",
+        ),
         (
             "transforms:\n- drop: {columns: a}\n- route: {match: '(', to: a.b}",
             "shop.yaml:7: transforms[2].route.match: expected a regular expression of RE2: missing ): (",
@@ -198,6 +201,40 @@ def test_a_key_is_named_where_its_type_is_wrong() -> None:
         "shop.yaml:3: source.clientId: expected a whole number, 0 to 32767",
         "shop.yaml:3: source.password: expected a text, as ${env:CANAL_PASSWORD}; put the value in quotes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tables: shop.a, shop.b", "tables: expected one schema.table, one pattern as shop.* or a list"),
+        ("tables: 'shop.* '", "tables: expected one schema.table, one pattern as shop.* or a list"),
+        ("tables: [shop.a, 'shop.b,shop.c']", "tables[2]: expected schema.table, or a pattern as shop.*"),
+        ("tables: ['shop\\..*']", "tables[1]: expected schema.table, or a pattern as shop.*"),
+        ("tables: ['`shop`.`a`']", "tables[1]: expected schema.table, or a pattern as shop.*"),
+        ("tables: ['shop.*', '!shop.a']", "tables[2]: expected schema.table, or a pattern as shop.*"),
+        ("transforms: [mask: {tables: 'a.b, a.c', columns: x}]", "mask.tables: expected one schema.table, one pattern"),
+    ],
+)
+def test_a_pattern_that_no_table_has_was_accepted_and_its_changes_were_acknowledged(text: str, says: str) -> None:
+    """Several tables in one text, canal's regular expressions, quotes of SQL: no row reached the target, silently."""
+    [line] = problems(FILE + text)
+    assert says in line
+
+
+@pytest.mark.parametrize("kind", ["drop: {", "mask: {", "hash: {key: k, "])
+def test_columns_in_one_text_were_not_hidden(kind: str) -> None:
+    """`password, phone` was taken for one column, which no table has."""
+    [line] = problems(f"{FILE}transforms: [{kind}columns: 'password, phone'}}]\n")
+    assert line.endswith("columns: expected one column or a list")
+    [line] = problems(f"{FILE}transforms: [{kind}columns: [a, 'password, phone']}}]\n")
+    assert line.endswith("columns[2]: expected one column, without commas")
+
+
+def test_names_may_have_blanks_and_other_characters() -> None:
+    """A question mark stands for those that a pattern cannot have."""
+    found = described("tables: [my shop.Ä b, 'shop.a?b']\nkeys: {my shop.Ä b: [first name, '`']}\n")
+    assert found.tables == ("my shop.Ä b", "shop.a?b")
+    assert found.keys == {"my shop.Ä b": ("first name", "`")}
 
 
 # ---- secrets
@@ -260,6 +297,21 @@ def test_a_placeholder_without_its_variable_is_one_error() -> None:
     assert problems(FILE.replace('"http://127.0.0.1:8080/rows"', '"${env:NOT_SET_HERE}"')) == [
         "shop.yaml:4: target.url: expected a variable of the environment: NOT_SET_HERE is not set"
     ]
+
+
+@pytest.mark.parametrize("text", ["${HASH_KEY}", "x${ENV:HASH_KEY}", "${env:HOME}${key}", "${}"])
+def test_a_variable_that_is_no_placeholder_was_the_key_of_hashes(text: str) -> None:
+    """Everybody who reads the file knew the key."""
+    [line] = problems(f"{FILE}transforms:\n- hash: {{columns: a, key: '{text}'}}\n")
+    assert line.startswith("shop.yaml:6: transforms[1].hash.key: expected ${env:NAME} or ${file:PATH}")
+
+
+def test_expressions_and_settings_of_spark_may_have_variables() -> None:
+    """And so may what a placeholder gives."""
+    file = FILE.replace("destination: example", "destination: example, filter: 'a${1}'")
+    found = read(f"{file}spark: {{settings: {{spark.x: '${{spark.y}}'}}}}\n".encode(), "shop.yaml")
+    assert found.source["filter"] == "a${1}"
+    assert found.spark["settings"] == {"spark.x": "${spark.y}"}
 
 
 # ---- texts from strangers
