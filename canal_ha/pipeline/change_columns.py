@@ -1,4 +1,6 @@
-"""The columns that the log of a table has beside the table's own, in a target that is a database. Pure.
+"""The columns that the log of a table has beside the table's own. Pure.
+
+In a target that is a database these; in files and lakes those of canal_ha.client.arrow:
 
 _run, _commit, _entry, _row     with _op the key, and the order of the binlog within a run
 _op                             insert, update, delete, ddl or read; a new key is a delete and an insert
@@ -14,7 +16,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_ha.client.arrow import META
+from canal_ha.client.arrow import META, TableBatch
 from canal_ha.errors import SinkRefused
 from canal_ha.pipeline.progress import Progress
 
@@ -22,15 +24,28 @@ CHANGE_KEY = ("_run", "_commit", "_entry", "_row", "_op")
 
 _OWN = frozenset({*CHANGE_KEY, "_ts", "_server", "_journal", "_offset", "_sub", "_gtid", "_ddl"})
 
+_OF_FILES = frozenset(field.name for field in META)
 
-def check_names(names: Iterable[str], target: str, source: str) -> None:
-    """Raise SinkRefused for a column with a name of ours. target: its name; source: schema.table."""
-    wrong = [name for name in names if name.lower() in _OWN]
+
+def check_names(names: Iterable[str], target: str, source: str, own: frozenset[str] = _OWN) -> None:
+    """Raise SinkRefused for a column with a name of ours, in any case.
+
+    names: of the table's columns.
+    target: its name.
+    source: schema.table.
+    own: our names, in lower case.
+    """
+    wrong = [name for name in names if name.lower() in own]
     if wrong:
         raise SinkRefused(
             f"{target}: {source} has a column {wrong[0]}, which a changelog needs for itself: give it another name with"
             " the transform rename, or drop it"
         )
+
+
+def check_batch(batch: TableBatch, target: str) -> None:
+    """Raise SinkRefused for rows with a column whose name is one of META, which follow it. target: its name."""
+    check_names(batch.rows.schema.names[: -len(META)], target, f"{batch.schema}.{batch.table}", _OF_FILES)
 
 
 def change_columns(rows: pa.RecordBatch, progress: Progress) -> Iterator[tuple[str, pa.Array]]:

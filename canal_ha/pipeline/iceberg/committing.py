@@ -10,14 +10,13 @@ from pyiceberg.table import Table, Transaction
 
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.errors import SinkRefused
+from canal_ha.pipeline.change_columns import check_batch
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.history import TO, RowVersions, versions
 from canal_ha.pipeline.iceberg.columns import ColumnChanges, fitted
 from canal_ha.pipeline.iceberg.rewriting import FileRewrite
 from canal_ha.pipeline.iceberg.versioning import VersionUpdate
 from canal_ha.pipeline.latest import LatestChanges, latest
-
-_META = pa.schema(META)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ class TableCommit:
         """Append every change. Columns that the source drops or renames stay. Raises SinkRefused."""
         if not batches:
             return
+        for each in batches:
+            check_batch(each, "iceberg")
         own = [pa.schema(list(each.rows.schema)[: -len(META)]) for each in batches]
-        for name in {name for schema in own for name in schema.names if name in _META.names}:
-            raise SinkRefused(f"iceberg: {self._name} has a column {name}, a name that a changelog uses itself")
         found = self.found or self.create(pa.schema([*own[-1], *META]))
         transaction = found.transaction()
         bare = len(found.schema().fields) == len(META)  # its only changes are statements

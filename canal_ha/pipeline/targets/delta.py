@@ -50,6 +50,7 @@ from canal_ha.model.excerpt import excerpt, one_line, printable
 from canal_ha.model.position import LogPosition
 from canal_ha.pipeline.added import added_columns
 from canal_ha.pipeline.altered import altered, find
+from canal_ha.pipeline.change_columns import check_batch
 from canal_ha.pipeline.conversions import converted, same_as_source
 from canal_ha.pipeline.description import Description, Evolve, Mode
 from canal_ha.pipeline.done import behind, binlog_of, number_of
@@ -442,6 +443,8 @@ class _TableCommit:
     # ---- changelog
 
     def _append(self, table: DeltaTable | None, batches: Sequence[TableBatch]) -> None:
+        for each in batches:
+            check_batch(each, "delta")
         rows = _unified([pa.Table.from_batches([batch.rows]) for batch in batches], self._where)
         if table is None:
             self._create(rows, self._commit())
@@ -817,9 +820,6 @@ def _unified(tables: Sequence[pa.Table], where: str) -> pa.Table:
             known = names.get(field.name.lower())
             kind = field.type if known is None else _common(known.type, field.type)
             names[field.name.lower()] = pa.field(known.name if known else field.name, kind)
-    wrong = [field.name for field in META if field.name in names]
-    if wrong:
-        raise SinkRefused(f"delta: a table has a column {wrong[0]}, which a changelog needs for itself")
     fitted = []
     for table in tables:
         own = len(table.schema) - len(META)

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.errors import OptionInvalid, SinkRefused, TargetUnavailable
 from canal_ha.model.excerpt import excerpt, printable
+from canal_ha.pipeline.change_columns import check_batch
 from canal_ha.pipeline.description import Description
 from canal_ha.pipeline.fencing import lacks
 from canal_ha.pipeline.paths import OWN, table_path, without_login
@@ -122,6 +123,7 @@ class ParquetFiles:
         """Yield the directory and the rows of each file."""
         tables: dict[str, list[TableBatch]] = {}
         for batch in portion.batches():
+            check_batch(batch, "parquet")
             tables.setdefault(table_path(batch.schema, batch.table), []).append(batch)
         for place, batches in tables.items():
             for rows in self._alike(batches):
