@@ -61,6 +61,12 @@ class Snapshots:
         known = await self.known_tables()
         if every:
             tables = await self._kept(client, known.values())
+            if not tables:
+                raise SnapshotRefused(
+                    f"{self._config.destination}: the source has no table that the filter of client id"
+                    f" {identity.client_id} keeps, so there are no existing rows: check the filter, or subscribe"
+                    " without a snapshot"
+                )
         else:
             await self.check_kept(client, tables, known)
         return self.begun(SnapshotRequest(SnapshotAction.START, tables), "", known)

@@ -328,6 +328,15 @@ def test_a_first_subscription_without_such_a_table_is_refused(node: OneNode) -> 
     assert node.instance.meta.cursor(1001) is None
 
 
+def test_a_filter_that_keeps_no_table_was_refused_as_if_nobody_had_named_one(node: OneNode) -> None:
+    """The error asked for a table as schema.table, but the client had asked for all of them."""
+    refused: Deferred[object] = Deferred.fromCoroutine(
+        node.embedded.subscribe(replace(CLIENT, filter=r"nowhere\..*"), snapshot=InitialSnapshot(("*",)))
+    )
+    with pytest.raises(SnapshotRefused, match="no table that the filter of client id 1001 keeps"):
+        now(_again(refused))
+
+
 def test_one_text_that_cannot_be_stored_does_not_stop_the_destination(node: OneNode) -> None:
     """Half a surrogate pair in a condition made every write of the cursors fail, for all clients."""
     now(node.embedded.subscribe(CLIENT))
