@@ -258,6 +258,15 @@ def test_a_receiver_that_closes_or_stalls_gets_the_rows_again(
     assert len(set(keys)) == 3
 
 
+def test_a_long_status_line_filled_logs_and_the_note_of_the_pipeline(tmp_path: Path) -> None:
+    """It can have 64 KiB."""
+    with answering([b"HTTP/1.1 400 " + b"x" * 60_000 + b"\r\ncontent-length: 4\r\n\r\nbody"]) as url:
+        target = begun(open_target(described("http", "events", tmp_path, {"url": url, "retryForS": 0})))
+        with pytest.raises(SinkRefused, match=r"it answered 400 x{200}: body$"):
+            target.commit(of_rows(1, 1, 1))
+        target.close()
+
+
 @pytest.mark.parametrize("size", [b"-1", b"-5"])
 def test_an_answer_with_a_negative_chunk_took_all_memory_or_ended_the_pipeline(tmp_path: Path, size: bytes) -> None:
     """-1 meant everything that comes, and -5 was an unknown error. Only the beginning of a body is read."""

@@ -233,7 +233,8 @@ class _HttpSender:
                     self._accepted.add(delivery.key)
                     return
                 said = printable(answer.body.decode(errors="replace")[:_SHOWN_CHARACTERS])
-                problem = f"it answered {answer.status} {printable(answer.reason)}: {said}"
+                reason = printable(answer.reason[:_SHOWN_CHARACTERS])
+                problem = f"it answered {answer.status} {reason}: {said}"
                 if not may_succeed_later(answer.status):
                     raise SinkRefused(f"http: {self._address.shown} refuses {_which(delivery)}; {problem}")
                 self._due = seconds() + asked_pause(answer.headers["retry-after"], time.time())
