@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from canal_ha.pipeline.description import Description
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
+_PATTERN = re.compile(r"(?=.*[.*])[^\s,`!\\]([^,`\\]*[^\s,`\\])?")  # as in schema.json
 _TABLE = re.compile(r"[^.*?\[]+\.[^*?\[]+")
 DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
 COMMITTED_MAX_ROWS = 1_000_000  # rows of a micro-batch of a YAML file, of which the driver's memory has none
@@ -92,11 +93,15 @@ def load(path: str | Path) -> Pipeline:
 
         return of_description(description.load(path, "spark"))
     try:
-        body = tomllib.loads(Path(path).read_text())
+        body = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionInvalid(f"{path} cannot be read: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise OptionInvalid(f"{path} is not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise OptionInvalid(f"{path} is not valid TOML: it is not UTF-8") from error
+    except RecursionError:
+        raise OptionInvalid(f"{path} is not valid TOML: it has too many levels") from None
     return pipeline(body, str(path))
 
 
@@ -145,7 +150,7 @@ def pipeline(body: Mapping[str, Any], file: str, described: Description | None =
         source["maxRowsPerTrigger"] = str(COMMITTED_MAX_ROWS if described else DEFAULT_MAX_ROWS)
     tables = read.names("tables", body.get("tables", ["*"]))
     for name in tables:
-        if not {".", "*"} & set(name):
+        if not _PATTERN.fullmatch(name):
             raise OptionInvalid(f"{file}: tables = {name!r}: expected schema.table, or a pattern as shop.*")
     source |= {"format": "changes", "table": ",".join(tables)}
     for name in source:
@@ -182,6 +187,8 @@ def _keys(read: _TomlReader, file: str) -> dict[str, tuple[str, ...]]:
         if not _TABLE.fullmatch(table):
             raise OptionInvalid(f"{file}: [keys]: expected schema.table without wildcards as key, not {table}")
         keys[table] = read.names(f"keys.{table}", given)
+        if any("," in column for column in keys[table]):
+            raise OptionInvalid(f"{file}: [keys] {table}: expected columns without commas")
         if len({column.lower() for column in keys[table]}) < len(keys[table]):
             raise OptionInvalid(f"{file}: [keys] {table}: a column is given twice")
     return keys
@@ -194,12 +201,12 @@ def _trigger(text: str, file: str) -> str:
 
 
 def _sinks(given: Any, tables: tuple[str, ...], file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    if not isinstance(given, list) or not given:
+    if not isinstance(given, list) or not given or not all(isinstance(sink, dict) for sink in given):
         raise OptionInvalid(f"{file}: [[sink]] is missing: add at least one sink")
     sinks = []
     for number, sink in enumerate(given, 1):
         kind = sink.get("type")
-        if kind not in _SINKS:
+        if not isinstance(kind, str) or kind not in _SINKS:
             raise OptionInvalid(f"{file}: sink {number}: type = {kind!r}: expected one of {', '.join(_SINKS)}")
         required, optional = _SINKS[kind]
         keys = sink.keys() - {"type"}

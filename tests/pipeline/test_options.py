@@ -143,6 +143,43 @@ def test_a_pattern_under_keys_of_a_toml_file_was_accepted_without_effect(keys: d
         pipeline({**FILE, "keys": keys}, "some.toml")
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tables": ["shop.a, shop.b"]}, "tables = 'shop.a, shop.b': expected schema.table, or a pattern as shop.*"),
+        ({"tables": ["shop\\..*"]}, "expected schema.table, or a pattern as shop.*"),
+        ({"tables": ["shop.* "]}, "expected schema.table, or a pattern as shop.*"),
+        ({"keys": {"shop.a": ["id, no"]}}, "[keys] shop.a: expected columns without commas"),
+    ],
+)
+def test_a_pattern_that_no_table_has_was_accepted_in_a_toml_file(change: dict[str, Any], says: str) -> None:
+    """As in a YAML file."""
+    with pytest.raises(OptionInvalid) as caught:
+        pipeline({**FILE, **change}, "p.toml")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b'trigger = "caf\xe9"', "is not valid TOML: it is not UTF-8"),
+        (b"a = " + b"[" * 100_000, "is not valid TOML"),
+        (b'sink = [1]\n[source]\nservers = "a:1"\ndestination = "d"\nspoolDir = "s"', "[[sink]] is missing"),
+        (
+            b'[source]\nservers = "a:1"\ndestination = "d"\nspoolDir = "s"\n[[sink]]\ntype = ["x"]',
+            "type = ['x']: expected one of",
+        ),
+    ],
+)
+def test_a_damaged_toml_file_ended_with_a_traceback(raw: bytes, says: str, tmp_path: Path) -> None:
+    """The commands showed the lines of the program."""
+    file = tmp_path / "p.toml"
+    file.write_bytes(b'name = "a"\ncheckpoint = "c"\n' + raw)
+    with pytest.raises(OptionInvalid) as caught:
+        load(file)
+    assert says in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["..", "../../etc", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129])
 def test_a_name_of_a_destination_leads_to_no_other_directory(name: str) -> None:
     """The spool has a directory for each destination."""
