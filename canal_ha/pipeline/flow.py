@@ -56,6 +56,7 @@ from canal_ha.pipeline.redelivery import Committed, server_of, sources_of
 from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
 from canal_ha.pipeline.same_binlog import SameBinlog
 from canal_ha.pipeline.source import FlowClient, FlowSource
+from canal_ha.pipeline.taken import Taken
 from canal_ha.pipeline.targets.target import PipelineTarget
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Flow:
         self._works_told = False
         self._where = f"pipeline {description.name}, client id {options.client_id} of {access.destination}"
         self._owner = options.owner(description.name)
-        self._reader = ChangeReader(description.takes, options.time_zone, description.transforms, description.keys)
+        self._reader = ChangeReader(Taken(description), options.time_zone, description.transforms, description.keys)
         self._stopping = threading.Event()
         self._connector: FlowClient | None = None
         self._end: LogPosition | None = None

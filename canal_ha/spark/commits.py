@@ -28,6 +28,7 @@ from canal_ha.pipeline.progress import Progress
 from canal_ha.pipeline.progress_owner import ProgressOwner, foreign
 from canal_ha.pipeline.reading import ChangeReader
 from canal_ha.pipeline.refilling import tables_that_may_be_gone, tables_to_read_again
+from canal_ha.pipeline.taken import Taken
 from canal_ha.pipeline.targets import open_target
 from canal_ha.pipeline.targets.target import PipelineTarget
 from canal_ha.spark import segments
@@ -122,7 +123,7 @@ class _Task:
         self._target = target
         description = terms.description
         self._where = f"pipeline {description.name}, destination {given.destination}"
-        self._reader = ChangeReader(description.takes, terms.time_zone, description.transforms, description.keys)
+        self._reader = ChangeReader(Taken(description), terms.time_zone, description.transforms, description.keys)
         self._storage = open_storage(given.uri)
         manifest = newest_manifest(self._storage)
         if manifest is None:
