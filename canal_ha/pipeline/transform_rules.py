@@ -41,6 +41,7 @@ class TransformRule:
     places: returns a table's new names; None if it is about columns.
     column: changes the plan of a column.
     protects: it hides columns.
+    hides: these columns, in lower case, if it is about one table that it names without wildcards.
     merges: several tables may become one.
     """
 
@@ -48,6 +49,7 @@ class TransformRule:
     places: Callable[[str, str], Table | None] | None
     column: Callable[[ColumnTransform], ColumnTransform]
     protects: bool = False
+    hides: frozenset[str] = frozenset()
     merges: bool = False
 
 
@@ -66,7 +68,15 @@ def rule_of(kind: str, given: Mapping[str, Any]) -> TransformRule:
             return TransformRule(_matching(given), None, _renaming(columns))
         case "cast", _:
             return TransformRule(_matching(given), None, _casting(given["columns"]))
-    return TransformRule(_matching(given, any_case=True), None, _protecting(_PROTECTIONS[kind], given), protects=True)
+    tables = _listed(given.get("tables", _EVERY_TABLE))
+    one = len(tables) == 1 and not set(tables[0]) & set("*?[")
+    return TransformRule(
+        _matching(given, any_case=True),
+        None,
+        _protecting(_PROTECTIONS[kind], given),
+        protects=True,
+        hides=frozenset(name.lower() for name in _listed(given["columns"])) if one else frozenset(),
+    )
 
 
 def _every(schema: str, table: str) -> bool:

@@ -1,7 +1,8 @@
-"""Transforms: columns left out, masked, hashed, renamed or cast, and tables renamed, before a target gets them. Pure.
+"""Transforms: columns left out, masked, hashed, renamed or cast, and tables renamed, before a target gets them.
 
 They apply in the order of the file. Each sees the names that the ones before it gave. If several protect a column, the
 strictest counts: drop, mask, hash; a protected column is a varchar(64), whatever a cast says.
+Pure but for the log.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from canal_ha import logs
 from canal_ha.client.arrow import META, TableBatch
 from canal_ha.client.arrow_types import strings
 from canal_ha.client.rows import Value, converted
@@ -24,6 +26,8 @@ from canal_ha.pipeline.given_key import GivenKeys, places_by_key
 from canal_ha.pipeline.kept_columns import adds_of, drops_of, renames_of
 from canal_ha.pipeline.statement_text import renamed_to, text_for
 from canal_ha.pipeline.transform_rules import TABLES_KEPT, Table, TransformRule, rule_of
+
+log = logs.Spared(logs.get(__name__))  # a source can have many tables
 
 
 class TableTransform:
@@ -52,6 +56,7 @@ class TableTransform:
         self._source = source
         self._columns: dict[str, ColumnTransform] = {}
         self._rules: list[TransformRule] = []  # for columns
+        self._looked = False  # whether its columns have been compared with those that the rules hide
         self.schema, self.table = source
         self.merges = False
         for rule in rules:
@@ -117,6 +122,8 @@ class TableTransform:
 
     def names(self, columns: Iterable[ColumnLayout]) -> list[tuple[ColumnLayout, ColumnTransform]]:
         """Return the columns that the target gets, with what happens to them. Raises SinkRefused."""
+        columns = list(columns)
+        self._look_for_hidden(columns)
         left = [(column, plan) for column in columns if not (plan := self.column(column)).dropped]
         self._check_names([plan.name for _, plan in left])
         return left
@@ -176,6 +183,21 @@ class TableTransform:
                 )
         target = (self.schema, self.table)
         return text_for(sql, self._source, target, self.named, merged=self.merges)
+
+    def _look_for_hidden(self, columns: Sequence[ColumnLayout]) -> None:
+        """Log columns that the rules hide in this table alone, and that its first row does not have: a mistake in a
+        name would hide nothing. Each rule sees the names that the ones before it gave."""
+        if self._looked or not columns:  # an INSERT has no image before
+            return
+        self._looked = True
+        missing = {rule: set(rule.hides) for rule in self._rules if rule.hides}
+        for column in columns if missing else ():
+            plan = ColumnTransform(column.name, column.name)
+            for rule in self._rules:
+                missing.get(rule, set()).discard(plan.name.lower())
+                plan = rule.column(plan)
+        for name in sorted({name for names in missing.values() for name in names}):
+            log.warning("pipeline.nothing_to_hide", table=".".join(self._source), column=name)
 
     def _check_names(self, names: Sequence[str]) -> None:
         lower = [name.lower() for name in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -232,6 +233,23 @@ def test_a_value_that_does_not_fit_its_cast_stops_the_pipeline() -> None:
     for read_one in (cast.batches, cast.rows):
         with pytest.raises(SinkRefused, match=r"values of type varchar.* do not fit into int32"):
             list(read_one(made.frames(row)))
+
+
+@pytest.mark.parametrize(("kind", "way"), [("drop", "batches"), ("mask", "rows"), ("hash", "transformed")])
+def test_a_misspelled_column_was_hidden_nowhere_silently(kind: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has it once, also behind a rename, if the transform is about one table."""
+    own = {"key": "k"} if kind == "hash" else {}
+    given = reader(
+        {"rename": {"columns": {"mail": "address"}}},
+        {kind: {"tables": "S.T", "columns": ["addres", "Address", "name"], **own}},
+        {kind: {"tables": "s.*", "columns": "phone", **own}},
+    )
+    frames = made.frames([inserted((ID, NAME, MAIL), "1", "n", "a@x", offset=at) for at in (1, 2)])
+    with caplog.at_level(logging.WARNING):
+        assert list(getattr(given, way)(frames))
+    assert [record.getMessage() for record in caplog.records if "nothing_to_hide" in record.getMessage()] == [
+        "{'table': 's.t', 'column': 'addres', 'event': 'pipeline.nothing_to_hide'}"
+    ]
 
 
 def test_no_way_of_reading_a_portion_shows_a_hidden_value() -> None:
