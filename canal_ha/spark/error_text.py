@@ -1,11 +1,12 @@
 """Shows our errors in Spark's Python processes without a traceback.
 
 Spark adds a traceback to the message of every exception. For our errors the text is enough, so the traceback is
-removed. Other errors keep theirs.
+removed. Other errors keep theirs. In the driver, Py4J logs the exceptions of callbacks with their tracebacks, too.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -15,6 +16,16 @@ from canal_ha.errors import CanalError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    """Return whether a line of Py4J is about another error than ours, which the query ends with."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], CanalError)
+
+
+def spare_tracebacks() -> None:
+    """Leave our errors out of the log of Py4J, in the driver's process."""
+    logging.getLogger("py4j.clientserver").addFilter(_is_not_ours)
 
 
 def plain_errors(method: Callable[P, R]) -> Callable[P, R]:

@@ -39,6 +39,7 @@ from canal_ha.spark import commits
 from canal_ha.spark import offsets as o
 from canal_ha.spark.commits import SegmentRange, Terms
 from canal_ha.spark.compatible import HAS_LIMITS
+from canal_ha.spark.error_text import spare_tracebacks
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, SECRET_NAMES, Pipeline
 from canal_ha.spark.progress import Display, Summary
@@ -331,6 +332,7 @@ def run(
     display: shows the progress; None: on standard error.
     Raises OptionInvalid and PipelineFailed.
     """
+    spare_tracebacks()
     shown = display or Display(pipeline.name)
     query = start(spark, pipeline, once=once, source=source, wrote=shown.wrote)
     with shown, _stopping(query):

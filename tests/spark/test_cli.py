@@ -164,6 +164,29 @@ def test_a_yaml_file_runs_on_spark(mariadb: MariaDB, database: str, tmp_path: Pa
         assert f"{database}: batch 0 ended at mysql-bin" in shown.output
 
 
+@pytest.mark.spark
+def test_a_target_that_refuses_ended_a_pipeline_with_a_traceback(
+    mariadb: MariaDB, database: str, tmp_path: Path
+) -> None:
+    """Py4J logged the lines of the program before the command said what is wrong."""
+    with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
+        file = tmp_path / "shop.yaml"
+        file.write_text(
+            f"name: shop\nengine: spark\nstate: {tmp_path}/state\ntables: {database}.t\n"
+            f"source: {{servers: '{node.address}', destination: {database}, snapshot: initial}}\n"
+            "target: {type: delta, path: /proc/nothing}\n"
+        )
+        mariadb.execute(
+            f"CREATE DATABASE {database}",
+            f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+            f"INSERT INTO {database}.t VALUES (1)",
+        )
+        done = subprocess.run([PROGRAM, "pipeline", "run", str(file)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("canal-ha: shop: delta: /proc/nothing")
+    assert "Traceback" not in done.stderr
+
+
 def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) -> None:
     """A script can use the exit code."""
     source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
