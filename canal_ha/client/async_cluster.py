@@ -25,6 +25,7 @@ from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.place import Place, end_of_read
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import named_tables
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class AsyncClusterConnector:
                 private,
                 exact,
                 tls,
-                tuple(snapshot),
+                named_tables(snapshot),
             ),
             filter,
             self._numbering.new_connection,

@@ -22,7 +22,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place, end_of_read
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import InitialSnapshot
+from canal_ha.model.snapshot import InitialSnapshot, named_tables
 from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Accepted, Answer, ClientSession
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
@@ -86,7 +86,7 @@ class AsyncConnector:
         self._max_frame_bytes = max_frame_bytes
         self._link: Link | None = None
         if not isinstance(snapshot, InitialSnapshot):
-            snapshot = InitialSnapshot(tuple(snapshot), filter or "")
+            snapshot = InitialSnapshot(named_tables(snapshot), filter or "")
         self._snapshot = snapshot
         self._session = ClientSession(exact=exact, snapshot=self._snapshot)
         self._pages: Pages | None = None
@@ -193,7 +193,7 @@ class AsyncConnector:
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
         async with self._turn:
             await self._settle()
-            answer = await self._ask(self._session.read_from(identity, place, end, snapshot))
+            answer = await self._ask(self._session.read_from(identity, place, end, named_tables(snapshot)))
             self._ahead = None
         begin = answer.cursor if isinstance(answer, Accepted) else None
         if snapshot and not (begin and begin.snapshot):

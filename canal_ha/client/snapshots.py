@@ -9,6 +9,7 @@ from canal_ha.client.http_access import HttpAccess
 from canal_ha.client.node_answer import SNAPSHOT
 from canal_ha.client.node_http import DEFAULT_URL, NO_LOGIN, fetch, post
 from canal_ha.errors import SnapshotRefused
+from canal_ha.model.snapshot import named_tables
 
 TIMEOUT_S = 30.0
 
@@ -83,10 +84,11 @@ class ClientSnapshot:
         """
         if not leave_out:
             return self._ask("resume", without_key=without_key)
-        state = self._ask("resume", without_key=without_key, leave_out=list(leave_out))
+        names = named_tables(leave_out)
+        state = self._ask("resume", without_key=without_key, leave_out=list(names))
         if "left_out" not in state:
             raise SnapshotRefused(
-                f"the node of {self.destination} has resumed the snapshot with {', '.join(leave_out)}: its version"
+                f"the node of {self.destination} has resumed the snapshot with {', '.join(names)}: its version"
                 " cannot leave tables out, so update it"
             )
         return state
@@ -134,7 +136,7 @@ class ClientSnapshot:
         """Ask for tables to be read. action: start or add."""
         return self._ask(
             action,
-            tables=list(tables),
+            tables=list(named_tables(tables)),
             where=dict(where or {}),
             without_key=without_key,
             connections=connections,

@@ -12,6 +12,7 @@ from canal_ha.client.iteration import WAIT_MS, messages_of
 from canal_ha.client.message import Message, message_of
 from canal_ha.embedded.requests import AT_ONCE_MS, Requests, Settings
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.snapshot import named_tables
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 
@@ -70,7 +71,7 @@ class AsyncEmbeddedServer:
 
     async def subscribe(self, identity: ClientIdentity, *, snapshot: Sequence[str] = ()) -> None:
         """Subscribe a client; durable on return. See EmbeddedServer.subscribe."""
-        await self._requests.subscribe(identity, tuple(snapshot))
+        await self._requests.subscribe(identity, named_tables(snapshot))
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Delete a client and its cursor; durable on return."""

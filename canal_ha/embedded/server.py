@@ -10,6 +10,7 @@ from typing import Self
 from canal_ha.client.message import Message, message_of
 from canal_ha.embedded.requests import AT_ONCE_MS, Requests, Settings
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.snapshot import named_tables
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 
@@ -100,7 +101,7 @@ class EmbeddedServer:
         Raises FilterInvalid, NotRunningHere, QuotaReached, SourceUnavailable and SourceRefused, and LocalProtocolError
         for a client id that no client can have.
         """
-        self._requests.subscribe(identity, tuple(snapshot)).wait()
+        self._requests.subscribe(identity, named_tables(snapshot)).wait()
 
     def unsubscribe(self, identity: ClientIdentity) -> None:
         """Delete a client and its cursor; durable on return."""

@@ -52,6 +52,11 @@ class InitialSnapshot:
 NO_SNAPSHOT = InitialSnapshot()
 
 
+def named_tables(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the tables that a program names. given: several, or one as a text, which is no sequence of letters."""
+    return (given,) if isinstance(given, str) and given else tuple(given)
+
+
 class SnapshotPhase(Enum):
     """What a snapshot is doing."""
 

@@ -39,12 +39,12 @@ class Table:
     def __init__(self, server: SqlServer, schema: str, client_id: int = 1001) -> None:
         self.server = server
         self.client = ClientIdentity("example", client_id, rf"{schema}\.t")
-        self._table = f"{schema}.t"
-        server.execute(f"CREATE DATABASE {schema}", f"CREATE TABLE {self._table} (id INT PRIMARY KEY)")
+        self.name = f"{schema}.t"
+        server.execute(f"CREATE DATABASE {schema}", f"CREATE TABLE {self.name} (id INT PRIMARY KEY)")
 
     def insert(self, *ids: int) -> None:
         """Insert rows, each in a transaction of its own."""
-        self.server.execute(*(f"INSERT INTO {self._table} VALUES ({number})" for number in ids))
+        self.server.execute(*(f"INSERT INTO {self.name} VALUES ({number})" for number in ids))
 
 
 @pytest.fixture
@@ -102,6 +102,15 @@ def test_rows_arrive_and_a_restart_continues_behind_the_cursor(table: Table, tmp
         server.unsubscribe(client)
         with pytest.raises(NotSubscribed):
             server.get(client)
+
+
+def test_one_table_as_a_text_was_taken_for_its_letters(table: Table, tmp_path: Path) -> None:
+    """A snapshot of `shop.t` was refused with `a table is named twice`."""
+    table.insert(1)
+    settings = {"canal.destinations": "example", **follow(table.server)}
+    with EmbeddedServer(tmp_path, settings) as server:
+        server.subscribe(table.client, snapshot=table.name)
+        assert read(server, table.client, 1) == [1]
 
 
 def test_batches_are_acknowledged_in_order_and_rolled_back_together(table: Table, tmp_path: Path) -> None:

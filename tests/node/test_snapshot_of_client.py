@@ -17,8 +17,10 @@ from click.testing import CliRunner, Result
 
 from canal_ha.cli import snapshot as snapshot_command
 from canal_ha.cli.main import group
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.http_access import HttpAccess
+from canal_ha.client.rows import rows_of
 from canal_ha.client.snapshots import ClientSnapshot
 from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError, NodeUnreachable, SnapshotRefused
@@ -291,6 +293,34 @@ def test_a_program_starts_pauses_and_sees_a_snapshot(mariadb: SqlServer, databas
             ClientSnapshot("example", url=f"{LOOPBACK}:{node.admin_port}").cancel()
     with pytest.raises(NodeUnreachable, match="no node answers at"):
         snapshot.state()
+
+
+def test_a_connector_took_one_table_for_its_letters(mariadb: SqlServer, database: str) -> None:
+    """`snapshot="shop.t"` was refused with `a table is named twice`, wherever a program names tables."""
+    mariadb.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY)",
+        f"INSERT INTO {database}.t VALUES (1)",
+    )
+    table = f"{database}.t"
+
+    def ids(connector: SimpleConnector | ClusterConnector) -> list[object]:
+        found: list[object] = []
+        while not found:
+            found = [row.after["id"] for row in rows_of(connector.get(100, 1000)) if row.after]
+        return found
+
+    with Node({"example": follow(mariadb)}) as node:
+        with SimpleConnector(LOOPBACK, node.port, "example", 1001, snapshot=table) as simple:
+            simple.subscribe(rf"{database}\..*")
+            assert ids(simple) == [1]
+            assert snapshots(node).start(table)["tables"] == [table]
+        with ClusterConnector([node.address], "example", 1002, snapshot=table) as cluster:
+            cluster.subscribe(rf"{database}\..*")
+            assert ids(cluster) == [1]
+        with SimpleConnector(LOOPBACK, node.port, "example", 1003) as private:
+            private.read_from("latest", filter=rf"{database}\..*", snapshot=table)
+            assert ids(private) == [1]
 
 
 def test_a_condition_is_for_the_table_whose_name_it_begins_with(mysql: SqlServer, database: str) -> None:
