@@ -9,7 +9,7 @@ at once, and plans anew when a node came or went, when an operator has rebalance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ REST_S = 60.0  # the longest time between two looks at the whole cluster, unless
 UNSEEN_AGAIN_S = 2.0  # after a look without an answer: nobody was asked to move anything
 LOOK_S = 0.02  # between two looks at a destination that is handed over
 ANSWER_MOST_S = 15.0  # for a hand-over, which flushes, or a pause
+READ_AT_ONCE = 16  # destinations that are asked for together; claims and cursors need answers in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,7 @@ class Mover:
 
     async def placed(self) -> tuple[Placed, ...]:
         """Return every destination, by name."""
-        names = await self._session.children(tree.DESTINATIONS)
-        return tuple(await _all([self._placed(name) for name in names]))
+        return tuple([each async for piece in self._pieces() for each in piece])
 
     async def move(self, destination: str, to: str, *, dry_run: bool = False) -> HandedOver:
         """Let the owner hand the destination to a node. Raises PlacementRefused with the reason if it cannot.
@@ -188,7 +188,7 @@ class Mover:
 
     async def _balance(self, view: tuple[Hashable, Hashable]) -> None:
         try:
-            placed = await self.placed()
+            placed = await self._placed_if_first()
         except ZooKeeperUnavailable as error:
             self._failed(error, view, AGAIN_S if isinstance(error, ZnodeDenied) else UNSEEN_AGAIN_S)
             return
@@ -213,6 +213,15 @@ class Mover:
                 seconds=round(moved.seconds, 3),
             )
             await deferLater(self._clock, self._interval_s)
+
+    async def _placed_if_first(self) -> Sequence[Placed]:
+        """Return every destination, by name; those read so far once one shows that another node is the first."""
+        found: list[Placed] = []
+        async for piece in self._pieces():
+            found += piece
+            if any(node < self._node for each in piece for node in each.members):
+                break
+        return found
 
     def _balanced(self, result: Any, view: tuple[Hashable, Hashable]) -> None:
         self._balancing = False
@@ -284,6 +293,12 @@ class Mover:
         if await self._session.get(tree.destination(destination)) is None:
             raise PlacementRefused(f"no node has a destination {destination}; `canal-ha destination list` shows all")
         return await self._placed(destination)
+
+    async def _pieces(self) -> AsyncIterator[Sequence[Placed]]:
+        """Yield every destination, by name, some at a time."""
+        names = await self._session.children(tree.DESTINATIONS)
+        for first in range(0, len(names), READ_AT_ONCE):
+            yield await _all([self._placed(name) for name in names[first : first + READ_AT_ONCE]])
 
     async def _placed(self, destination: str) -> Placed:
         try:

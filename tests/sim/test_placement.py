@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine, Iterable
 from itertools import chain
 from pathlib import Path
@@ -18,7 +19,7 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import CanalError, PlacementRefused
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create, SetData
+from canal_ha.zookeeper.operations import Create, SetData, Watch
 from lab.simulation.node import Node
 from lab.simulation.referee import Broken
 from lab.simulation.session import SimulatedSession
@@ -68,6 +69,7 @@ class BareNode:
 
     moves: hand-overs that it began.
     log: what it logs.
+    session: with the ensemble.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class BareNode:
         self.log = Log()
         self.process = Process(world, random)
         session = SimulatedSession(ensemble, self.process, random, timeout_s=3.0)
+        self.session = session
         address = f"10.0.0.{number}"
         config = CanalConfig(Path("conf"), (), register_ip=address, rebalance_interval_s=interval_s)
         self.cluster = Cluster(config, self.process, session, self, lambda: "", random=random, log=self.log)
@@ -168,6 +171,32 @@ def test_a_settled_cluster_moves_nothing() -> None:
     before = moves(simulation)
     simulation.run(300.0)
     assert moves(simulation) == before
+
+
+def test_a_node_that_moves_nothing_does_not_read_every_destination_when_a_node_is_gone() -> None:
+    """With thousands of them, all nodes would read at the moment at which they take over what the lost one ran."""
+    world, destinations = World(), [f"d{number}" for number in range(100)]
+    ensemble = Ensemble(world)
+    nodes = [BareNode(world, ensemble, number, 0, destinations) for number in range(3)]
+    world.run(60.0)
+    read = Counter[int]()
+    for number, node in enumerate(nodes):
+        _count_members_read(node.session, read, number)
+    nodes[2].process.kill()
+    world.run(world.now + 60.0)
+    assert read[0] >= 100  # the first by name balances the cluster
+    assert 0 < read[1] < 50
+
+
+def _count_members_read(session: SimulatedSession, read: Counter[int], number: int) -> None:
+    """Count the destinations whose members a node reads."""
+    children = session.children
+
+    async def counted(path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        read[number] += path.endswith("/cluster") and path != tree.CLUSTER
+        return await children(path, watch)
+
+    session.children = counted  # type: ignore[method-assign]
 
 
 def test_one_destination_moves_at_a_time() -> None:
