@@ -9,6 +9,7 @@ long it may act. A separate thread closes the session.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Thread
@@ -35,6 +36,7 @@ from canal_ha.config.private_keys import no_password
 from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.few_calls import AtOnce, FewCalls
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
 
@@ -46,6 +48,7 @@ REASONS = {
     NoAuthError: "no rights",
 }
 RECONNECT_MOST_S = 1.0
+DELIVERED_AT_ONCE = 16  # answers and watches, before the owner's other work gets its turn
 GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before the port asks for a fresh session
 
 Post = Callable[[Callable[[], None]], None]
@@ -91,6 +94,8 @@ class KazooPort:
         self._negotiated_ms = timeout_ms
         self._watches: dict[Watch, Callable[[WatchedEvent], None]] = {}
         self._stopped = False
+        self._came: deque[Callable[[], None]] = deque()  # for the owner's thread
+        self._delivering = False  # whether the owner's thread has been asked to run them
 
     @property
     def credentials(self) -> tuple[int, bytes] | None:
@@ -120,12 +125,13 @@ class KazooPort:
             hosts=self.servers,
             timeout=self._timeout_ms / 1000,
             randomize_hosts=self._random_order,
+            handler=FewCalls(),
             **client_options(self._access),
             logger=logging.getLogger("kazoo.client"),
         )
         # kazoo does not publish the negotiated time-out, so read the answer to its connect request
         client._connection._invoke = partial(self._overhear, client._connection._invoke)
-        client.add_listener(lambda state: self._post(partial(self._heard, generation, state, client.client_id)))
+        client.add_listener(lambda state: self._pass_on(partial(self._heard, generation, state, client.client_id)))
         self._client = client
         client.start_async()
         self._have_patience()
@@ -302,7 +308,25 @@ class KazooPort:
         if self._client is None or not self.connected:
             self._post(partial(answer, ZooKeeperUnavailable(f"not connected to ZooKeeper at {self.servers}")))
             return
-        request(self._client).rawlink(lambda result: self._post(partial(answer, _outcome(result))))
+        request(self._client).rawlink(AtOnce(lambda result: self._pass_on(partial(answer, _outcome(result)))))
+
+    def _pass_on(self, call: Callable[[], None]) -> None:
+        """Run a call on the owner's thread, behind those before it. Runs on kazoo's thread."""
+        self._came.append(call)
+        if not self._delivering:
+            self._delivering = True
+            self._post(self._deliver)
+
+    def _deliver(self) -> None:
+        """Run the calls that have come, some at a time. What comes from now on may be delivered here, too."""
+        self._delivering = False
+        try:
+            for _ in range(min(len(self._came), DELIVERED_AT_ONCE)):
+                self._came.popleft()()
+        finally:
+            if self._came and not self._delivering:
+                self._delivering = True
+                self._post(self._deliver)
 
     def _unavailable(self, error: Exception) -> ZooKeeperUnavailable:
         return unavailable(self.servers, error)
@@ -318,7 +342,7 @@ class KazooPort:
     def _watch_fired(self, watch: Watch, event: WatchedEvent) -> None:
         """Runs on kazoo's thread. An event without a type means that the connection is gone, and the watch with it."""
         if event.type != EventType.NONE:
-            self._post(partial(watch, event.type == EventType.DELETED))
+            self._pass_on(partial(watch, event.type == EventType.DELETED))
 
 
 def ended(client: KazooClient | None) -> str:
