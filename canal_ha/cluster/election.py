@@ -22,13 +22,13 @@ from canal_ha.cluster.denials import Denials
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import Race, RaceState
-from canal_ha.cluster.session import ClusterSession
+from canal_ha.cluster.session import ClusterSession, answers_to
 from canal_ha.cluster.spread import Turns
 from canal_ha.errors import TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.meta.znodes import Stored
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.lease import Lease
-from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 from canal_ha.zookeeper.race_events import (
     Join,
     Leave,
@@ -70,6 +70,13 @@ class Candidate:
     stored: Stored | None = None  # what this node, if it was the last owner, knew to be in ZooKeeper
     left: list[Deferred[None]] = field(default_factory=list)
     leaving: bool = False  # the node asked for its end last
+    paused: bool | None = None  # as it was seen, while its watch tells of every change; None: to be asked for
+    pause_watch: int = 0  # counts these watches: an answer to a request before the last one has no watch any more
+
+    def forget_pause(self) -> None:
+        """Ask whether the destination is paused at the next look: the watch has fired, or is gone."""
+        self.paused = None
+        self.pause_watch += 1
 
 
 class Election:
@@ -210,6 +217,8 @@ class Election:
         elif isinstance(event, SessionLost):
             self.lease.end()
             self._session_id = 0
+        for candidate in self._candidates.values():
+            candidate.forget_pause()
         self._feed_all(event)
         if isinstance(event, SessionUp):
             for candidate in self._candidates.values():
@@ -300,11 +309,7 @@ class Election:
     async def _look(self, candidate: Candidate, ticket: int) -> None:
         path = tree.destination(candidate.destination)
         try:
-            node = await self._session.get(
-                path, self._watch(candidate, "destination") if candidate.race.serving else None
-            )
-            running = await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))
-            paused = await self._session.get(tree.paused(candidate.destination), self._watch(candidate, "paused"))
+            node, running, paused = await self._read(candidate)
         except ZooKeeperUnavailable as error:
             if isinstance(error, ZnodeDenied) and self._takes_part(candidate):
                 self._denials.denied(path, error)
@@ -312,8 +317,28 @@ class Election:
             return
         self._denials.allowed(path)
         version, created = (None, 0) if node is None else (node.version, node.created)
-        seen = i.DestinationSeen(ticket, version, RunningNode.read(running), created, paused is not None)
+        seen = i.DestinationSeen(ticket, version, RunningNode.read(running), created, paused)
         self._feed(candidate, seen)
+
+    async def _read(self, candidate: Candidate) -> tuple[Znode | None, Znode | None, bool]:
+        """Return `{d}` and `running`, and whether `paused` exists. All are asked for before the first answer.
+
+        `{d}` is asked for first: a claim between the reads makes its version too old. Whether the destination is paused
+        is known until the watch there fires, or the connection is gone and the watch with it.
+        """
+        destination, session = candidate.destination, self._session
+        watch = self._watch(candidate, "destination") if candidate.race.serving else None
+        requests: list[Coroutine[Deferred[Any], Any, Any]] = [
+            session.get(tree.destination(destination), watch),
+            session.get(tree.running(destination), self._watch(candidate, "running")),
+        ]
+        asked_in = None if candidate.paused is not None else candidate.pause_watch
+        if asked_in is not None:
+            requests.append(session.exists(tree.paused(destination), self._watch(candidate, "paused")))
+        node, running, *found = await answers_to(requests)
+        if asked_in is not None and asked_in == candidate.pause_watch:
+            candidate.paused = found[0]
+        return node, running, found[0] if found else bool(candidate.paused)
 
     def _takes_part(self, candidate: Candidate) -> bool:
         return self._candidates.get(candidate.destination) is candidate
@@ -321,12 +346,15 @@ class Election:
     def _watch(self, candidate: Candidate, what: str) -> Callable[[bool], None]:
         key = (candidate.destination, what)
         if key not in self._watches:
-            self._watches[key] = partial(self._fired, candidate.destination)
+            self._watches[key] = partial(self._fired, *key)
         return self._watches[key]
 
-    def _fired(self, destination: str, deleted: bool) -> None:
+    def _fired(self, destination: str, what: str, deleted: bool) -> None:
         if destination in self._candidates:
-            self._feed(self._candidates[destination], NodeEvent(deleted))
+            candidate = self._candidates[destination]
+            if what == "paused":
+                candidate.forget_pause()
+            self._feed(candidate, NodeEvent(deleted))
 
     async def _claim(self, candidate: Candidate, claim: i.ClaimDestination) -> None:
         path, running = tree.destination(candidate.destination), tree.running(candidate.destination)

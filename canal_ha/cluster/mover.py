@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from canal_ha.cluster.placement import Placed, PlannedMove, plan
-from canal_ha.cluster.session import ClusterSession
+from canal_ha.cluster.session import ClusterSession, answers_to
 from canal_ha.errors import CanalError, PlacementRefused, TransactionRefused, ZnodeDenied, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from canal_ha.zookeeper.race_events import RunningNode
-
-T = TypeVar("T")
 
 TICK_S = 1.0  # between two looks at whether the nodes are settled
 AGAIN_S = 60.0  # after a move failed, while the nodes stay the same
@@ -298,7 +296,7 @@ class Mover:
         """Yield every destination, by name, some at a time."""
         names = await self._session.children(tree.DESTINATIONS)
         for first in range(0, len(names), READ_AT_ONCE):
-            yield await _all([self._placed(name) for name in names[first : first + READ_AT_ONCE]])
+            yield await answers_to([self._placed(name) for name in names[first : first + READ_AT_ONCE]])
 
     async def _placed(self, destination: str) -> Placed:
         try:
@@ -308,7 +306,7 @@ class Mover:
 
     async def _readable(self, destination: str) -> Placed:
         nodes = await self._session.children(tree.destination_members(destination))
-        running, paused, *found = await _all(
+        running, paused, *found = await answers_to(
             [
                 self._session.get(path)
                 for path in (
@@ -334,11 +332,3 @@ class Mover:
 
 
 _FOREIGN = "a Java node, or one of an earlier version"
-
-
-async def _all(requests: Sequence[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
-    """Return the answers to requests that are all sent before the first answer."""
-    try:
-        return list(await gatherResults([Deferred.fromCoroutine(each) for each in requests], consumeErrors=True))
-    except FirstError as error:
-        return error.subFailure.raiseException()

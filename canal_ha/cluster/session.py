@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.internet.threads import deferToThreadPool
 
 from canal_ha.config.model import ZooKeeperAccess
@@ -16,6 +16,7 @@ from canal_ha.zookeeper.operations import Operation, Watch, Znode
 from canal_ha.zookeeper.port import KazooPort
 from canal_ha.zookeeper.race_events import SessionEvent
 
+T = TypeVar("T")
 Listener = Callable[[SessionEvent], None]
 
 
@@ -44,6 +45,8 @@ class ClusterSession(Protocol):
     async def stop(self) -> None: ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None: ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> bool: ...
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]: ...
 
@@ -125,6 +128,11 @@ class ZooKeeperSession:
         node: Znode | None = await _answer(partial(self._port.get, path, watch))
         return node
 
+    async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        """See KazooPort.exists."""
+        found: bool = await _answer(partial(self._port.exists, path, watch))
+        return found
+
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
         """See KazooPort.children."""
         names: tuple[str, ...] = await _answer(partial(self._port.children, path, watch))
@@ -138,6 +146,14 @@ class ZooKeeperSession:
     async def ensure(self, path: str) -> None:
         """See KazooPort.ensure."""
         await _answer(partial(self._port.ensure, path))
+
+
+async def answers_to(requests: Sequence[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+    """Return the answers to requests that are all sent before the first answer. Raises the first error."""
+    try:
+        return list(await gatherResults([Deferred.fromCoroutine(each) for each in requests], consumeErrors=True))
+    except FirstError as error:
+        return error.subFailure.raiseException()
 
 
 def _answer(request: Callable[[Callable[[Any], None]], None]) -> Deferred[Any]:

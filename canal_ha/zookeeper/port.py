@@ -93,6 +93,7 @@ class KazooPort:
         self._down = 0  # number of disconnections, so that an old timer does not end a newer one
         self._negotiated_ms = timeout_ms
         self._watches: dict[Watch, Callable[[WatchedEvent], None]] = {}
+        self._gone: set[str] = set()  # watched nodes that did not exist lately
         self._stopped = False
         self._came: deque[Callable[[], None]] = deque()  # for the owner's thread
         self._delivering = False  # whether the owner's thread has been asked to run them
@@ -191,6 +192,7 @@ class KazooPort:
         if generation != self._generation:
             return
         self._watches.clear()
+        self._gone.clear()
         if state == KazooState.CONNECTED and client_id is not None:
             if self.id and client_id[0] != self.id:
                 self._lose()
@@ -221,7 +223,10 @@ class KazooPort:
     def get(
         self, path: str, watch: Watch | None, answer: Callable[[Znode | ZooKeeperUnavailable | None], None]
     ) -> None:
-        """Answer the node, or None if it does not exist. The watch is set in both cases."""
+        """Answer the node, or None if it does not exist. The watch is set in both cases.
+
+        A node that was missing is looked for first, because only that sets a watch on a missing one.
+        """
 
         def got(result: Any) -> None:
             if isinstance(result, NoNodeError):
@@ -232,7 +237,19 @@ class KazooPort:
                 data, stat = result
                 answer(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
 
-        self._ask(lambda client: client.get_async(path, self._wrap(watch)), got)
+        if watch is not None and path in self._gone:
+            self._gone.discard(path)
+            self._missing(path, watch, partial(self.get, path, watch, answer), answer, None)
+        else:
+            self._ask(lambda client: client.get_async(path, self._wrap(watch)), got)
+
+    def exists(self, path: str, watch: Watch | None, answer: Callable[[bool | ZooKeeperUnavailable], None]) -> None:
+        """Answer whether the node exists. The watch is set in both cases. It needs no rights."""
+
+        def looked(result: Any) -> None:
+            answer(self._unavailable(result) if isinstance(result, Exception) else result is not None)
+
+        self._ask(lambda client: client.exists_async(path, self._wrap(watch)), looked)
 
     def children(
         self, path: str, watch: Watch | None, answer: Callable[[tuple[str, ...] | ZooKeeperUnavailable], None]
@@ -295,6 +312,7 @@ class KazooPort:
             if isinstance(result, Exception):
                 answer(self._unavailable(result))
             elif result is None:
+                self._gone.add(path)
                 answer(nothing)
             else:
                 again()
@@ -342,7 +360,14 @@ class KazooPort:
     def _watch_fired(self, watch: Watch, event: WatchedEvent) -> None:
         """Runs on kazoo's thread. An event without a type means that the connection is gone, and the watch with it."""
         if event.type != EventType.NONE:
-            self._pass_on(partial(watch, event.type == EventType.DELETED))
+            self._pass_on(partial(self._tell, watch, event.path, event.type == EventType.DELETED))
+
+    def _tell(self, watch: Watch, path: str, deleted: bool) -> None:
+        if deleted:
+            self._gone.add(path)
+        else:
+            self._gone.discard(path)
+        watch(deleted)
 
 
 def ended(client: KazooClient | None) -> str:

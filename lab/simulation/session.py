@@ -195,6 +195,10 @@ class SimulatedSession:
 
         return await self._ask(read)  # type: ignore[no-any-return]  # _ask returns what read does
 
+    async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        """See ClusterSession."""
+        return await self.get(path, watch) is not None
+
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
         """See ClusterSession."""
 

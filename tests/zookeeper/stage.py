@@ -179,6 +179,11 @@ class QueueSession:
         node: Znode | None = self._asked(partial(self.port.get, path, watch))
         return node
 
+    async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        """See ClusterSession."""
+        found: bool = self._asked(partial(self.port.exists, path, watch))
+        return found
+
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
         """See ClusterSession."""
         names: tuple[str, ...] = self._asked(partial(self.port.children, path, watch))

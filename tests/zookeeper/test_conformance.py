@@ -106,6 +106,25 @@ def test_a_watch_fires_once(stage: Stage) -> None:
     stage.until(lambda: events == [False, False, True])
 
 
+def test_a_watch_on_whether_a_node_exists_tells_when_it_comes_and_goes(stage: Stage) -> None:
+    """And nothing else is needed to hear of the next change, also of a node that was missing."""
+    session = stage.session()
+    events: list[bool] = []
+    heard = events.append
+    assert not stage.do(lambda: session.exists("/p", heard))
+    stage.do(lambda: session.transaction([Create("/p")]))
+    stage.until(lambda: events == [False])
+    assert stage.do(lambda: session.exists("/p", heard))
+    stage.do(lambda: session.transaction([Delete("/p")]))
+    stage.until(lambda: events == [False, True])
+    assert stage.do(lambda: session.get("/p", heard)) is None
+    stage.do(lambda: session.transaction([Create("/p", b"x")]))
+    stage.until(lambda: events == [False, True, False])
+    node = stage.do(lambda: session.get("/p", heard))
+    assert node is not None
+    assert node.data == b"x"
+
+
 def test_an_orderly_release_is_seen_as_a_change(stage: Stage) -> None:
     """SetData and Delete in one transaction fire another session's watch once, as a change. Then the node is gone."""
     owner, standby = stage.session(), stage.session()
