@@ -36,6 +36,7 @@ from canal_ha.node.origin import ToDecode, decoding, kept_parts, report
 from canal_ha.node.snapshot_feed import SnapshotFeed, open_watched
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
+from canal_ha.source.connection.idle_sessions import YOUNG_S
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -79,22 +80,33 @@ class Generation:
     config: of the destination; its master is this server.
     claim: of this node to the destination; None without ZooKeeper.
     server: which server answered there; "" before the first answer.
+    older_s: see SourceSessions.
 
     newest: where its binlog ended when it was asked last; None before that.
     tables: its definitions.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, server: str = "") -> None:
+    def __init__(
+        self,
+        config: InstanceConfig,
+        tell: Tell,
+        claim: HistoryClaim | None,
+        server: str = "",
+        older_s: float = 0.0,
+    ) -> None:
         self.config = config
         self.server = server
         self.newest: LogPosition | None = None
         self.stop_signal = StopSignal()
-        self.tables = Tables(config, stop_signal=self.stop_signal)
+        self.tables = Tables(config, stop_signal=self.stop_signal, older_s=older_s)
         self.view = View(
-            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), stop_signal=self.stop_signal
+            config,
+            warn=lambda text: tell("start.replaced", text=text, alarm=True),
+            stop_signal=self.stop_signal,
+            older_s=older_s,
         )
         self.history = DestinationHistory(
-            config, self.tables.fetch, history_store(config, claim), tell, stop_signal=self.stop_signal
+            config, self.tables.fetch, history_store(config, claim), tell, stop_signal=self.stop_signal, older_s=older_s
         )
 
     @property
@@ -141,7 +153,7 @@ class Upstreams:
         self._reads = reads
         self._role = Role.MASTER
         self._keep: KeepServers | None = None  # None before `begin`
-        self._now = Generation(config, tell, claim)
+        self._now = Generation(config, tell, claim, older_s=YOUNG_S)
         self._changing = threading.Lock()  # one change at a time
         self._dumps: weakref.WeakSet[Dump] = weakref.WeakSet()
         self._dumps_lock = threading.Lock()  # apart from `_changing`, which is held while a server is asked

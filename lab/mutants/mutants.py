@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "running not watched",
         ELECTION,
-        'await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))',
-        "await self._session.get(tree.running(candidate.destination))",
+        'session.get(tree.running(destination), self._watch(candidate, "running"))',
+        "session.get(tree.running(destination))",
     ),
     Mutant(
         "watches not set again after a reconnect",

@@ -233,7 +233,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
                 return [{"Log_name": f"bin.{number:06d}", "File_size": "4"} for number in journals]
             return [{"s": SCHEMA, "t": table} for table in binlog.tables]
 
-        def began_ms(self, journal: str) -> int:
+        def began_ms(self, journal: str, *, recent_s: float = 0.0) -> int:
             return binlog.created_ms + int(journal.rpartition(".")[2])
 
         def charset(self, schema: str, server: str = "") -> str:

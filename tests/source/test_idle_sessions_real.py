@@ -17,6 +17,7 @@ from canal_ha.source.connection.idle_sessions import (
     MOMENT_S,
     MOST_AT_ONCE,
     MOST_IDLE,
+    YOUNG_S,
     IdleSessions,
     SessionKind,
     SourceSessions,
@@ -378,3 +379,26 @@ def test_a_dump_gets_no_tables_of_another_server(moving: Moving) -> None:
         found.history.view(newest(moving.servers[1]), sender=second)
         with pytest.raises(SourceUnavailable, match="is not the one that sends the binlog"):
             found.history.view(newest(moving.servers[0]), sender=first)
+
+
+def test_destinations_that_start_together_do_not_open_a_session_each(mysql: MySQL, idle: IdleSessions) -> None:
+    """A node that takes over hundreds would log in hundreds of times, with TLS, in a few seconds."""
+    config = config_of(mysql)
+
+    def start(_: int) -> tuple[SourceSessions, int]:
+        sessions = SourceSessions(config, idle=idle, older_s=YOUNG_S)
+        return sessions, used_by(sessions)
+
+    with ThreadPoolExecutor(20) as starting:
+        started = list(starting.map(start, range(20)))
+    assert len({connection for _, connection in started}) < 10
+    for sessions, _ in started:
+        sessions.close()
+
+
+def test_openings_that_hang_do_not_keep_others_waiting_for_long(idle: IdleSessions) -> None:
+    """A server that does not answer delays the questions to it by half a second."""
+    with idle.opening("a"), idle.opening("a"), idle.opening("a"), idle.opening("b"):
+        pass
+    with idle.opening("a"), idle.opening("a"):
+        pass

@@ -5,14 +5,15 @@ number of sessions in use has no limit, because a user that has one may need ano
 
 An address can come to lead to another server, while connections to the former one go on. So a user that has asked a
 server takes only sessions to that server. Before its first question it takes only sessions that are younger than
-itself. It goes over to the server to which the address leads now when it finds no session and opens one.
+itself, or hardly older: where a destination starts, it is as if it had started when the session began. It goes over to
+the server to which the address leads now when it finds no session and opens one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,9 @@ from canal_ha.source.connection.stop_signal import StopSignal
 MOST_IDLE = 3  # of one kind, for one account of one server
 MOST_AT_ONCE = 20  # for a moment, because those who ask together would open new ones again and again
 MOMENT_S = 5.0
+MOST_OPENING = 2  # of one kind: who waits for one of them may find an idle session then
+OPENING_S = 0.5  # how long to wait for them
+YOUNG_S = 1.0  # by how much a session may be older than a destination that starts: hundreds start within seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class IdleSessions:
         self._clock = clock
         self._lock = threading.Lock()  # never held while a server is asked
         self._idle: dict[Hashable, list[KeptSession]] = {}
+        self._opening: defaultdict[Hashable, threading.BoundedSemaphore] = defaultdict(
+            lambda: threading.BoundedSemaphore(MOST_OPENING)
+        )
         self._users: Counter[tuple[Hashable, AskedServer]] = Counter()
         self._crowded: set[tuple[Hashable, AskedServer]] = set()  # that may have too many sessions
 
@@ -81,6 +88,18 @@ class IdleSessions:
                     sessions.remove(found)
                     return found
         return None
+
+    @contextmanager
+    def opening(self, key: Hashable) -> Iterator[None]:
+        """Wait before a session is opened while others are, but not long: a server may not answer."""
+        with self._lock:
+            few = self._opening[key]
+        mine = few.acquire(timeout=OPENING_S)
+        try:
+            yield
+        finally:
+            if mine:
+                few.release()
 
     def put(self, key: Hashable, used: KeptSession) -> None:
         """Keep a session for the next one who asks, if anybody may."""
@@ -144,6 +163,7 @@ class SourceSessions:
         stop_signal: StopSignal | None = None,
         kind: SessionKind = PLAIN,
         idle: IdleSessions = OF_PROCESS,
+        older_s: float = 0.0,
     ) -> None:
         """Open nothing yet.
 
@@ -152,6 +172,7 @@ class SourceSessions:
         stop_signal: interrupts the sessions that are in use when the destination stops.
         kind: of the sessions.
         idle: where the sessions come from, and where they go.
+        older_s: by how much a session may be older than this user, before its first question.
         """
         self.server: AskedServer | None = None
         self._config = config
@@ -161,7 +182,7 @@ class SourceSessions:
         self._idle = idle
         self._key = account_of(self._config, self._source), kind
         self._lock = threading.Lock()
-        self._since_s = time.monotonic()
+        self._since_s = time.monotonic() - older_s
 
     @contextmanager
     def lent(self) -> Iterator[SourceSession]:
@@ -177,7 +198,10 @@ class SourceSessions:
     @contextmanager
     def lent_with_server(self) -> Iterator[KeptSession]:
         """Yield what `lent` does, with the server that answers on it."""
-        used = self._taken() or self._new()
+        used = self._taken()
+        if used is None:
+            with self._idle.opening(self._key):
+                used = self._taken() or self._new()
         answered = False
         try:
             self._goes_to(used.server)

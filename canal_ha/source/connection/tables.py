@@ -50,8 +50,9 @@ class Tables:
         source: SourceConfig | None = None,
         *,
         stop_signal: StopSignal | None = None,
+        older_s: float = 0.0,
     ) -> None:
-        self._sessions = SourceSessions(config, source, stop_signal, _KIND)
+        self._sessions = SourceSessions(config, source, stop_signal, _KIND, older_s=older_s)
         self._lock = threading.Lock()
 
     def fetch(self, schema: str, table: str, server: str = "") -> str | None:

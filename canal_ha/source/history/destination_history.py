@@ -80,7 +80,7 @@ class DestinationHistory:
     tell: reports events.
     clock: seconds since 1970.
     most_records: statements after which an early snapshot is taken and older records expire.
-    stop_signal: see SourceSessions.
+    stop_signal, older_s: see SourceSessions.
     """
 
     def __init__(
@@ -93,12 +93,13 @@ class DestinationHistory:
         clock: Callable[[], float] = time.time,
         most_records: int = MOST_RECORDS,
         stop_signal: StopSignal | None = None,
+        older_s: float = 0.0,
     ) -> None:
         stop_signal = stop_signal or StopSignal()
         self._config = config
         self._opening = stop_signal.opened
-        self._sessions = SourceSessions(config, stop_signal=stop_signal)
-        self._tables = Tables(config, stop_signal=stop_signal)
+        self._sessions = SourceSessions(config, stop_signal=stop_signal, older_s=older_s)
+        self._tables = Tables(config, stop_signal=stop_signal, older_s=older_s)
         self._fetch = fetch
         self._store = store
         self._tell = tell

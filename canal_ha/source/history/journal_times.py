@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from canal_ha.errors import PositionLost
 from canal_ha.source.connection.flavor import binary_logs
+from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.positions.scan import Scanner
 
 _MOST = 4  # journals: one that still exists is enough
@@ -34,14 +35,14 @@ class JournalTimes:
 
         newest: name of the newest journal.
         scanner: reads the binlog.
-        again: ask the server also if this journal was looked at before.
+        again: ask the server also if this journal was looked at before; else an answer of the last second will do.
         Raises SourceUnavailable, SourceRefused.
         """
         with self._lock:
             if newest == self.looked_at and not again:
                 return True
             known = dict(self.known)
-        time_ms = scanner.began_ms(newest)
+        time_ms = scanner.began_ms(newest, recent_s=0.0 if again else RECENT_S)
         if known.get(newest, time_ms) != time_ms:
             return False
         if newest not in known:

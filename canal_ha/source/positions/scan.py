@@ -91,10 +91,13 @@ class Scanner:
             return self._position(journal, FIRST_OFFSET, 0)
         return self._position(journal, found.position, found.timestamp_ms)
 
-    def began_ms(self, journal: str, offset: int = FIRST_OFFSET) -> int:
-        """Return when a journal was created, ms: the time of its format description, which comes before any offset."""
+    def began_ms(self, journal: str, offset: int = FIRST_OFFSET, *, recent_s: float = 0.0) -> int:
+        """Return when a journal was created, ms: the time of its format description, which comes before any offset.
+
+        recent_s: see RecentAnswers.of.
+        """
         question = "began", self.server.identity, journal, offset
-        return together(self.config, self.source, question, lambda: self._began_ms(journal, offset))
+        return together(self.config, self.source, question, lambda: self._began_ms(journal, offset), recent_s)
 
     def _began_ms(self, journal: str, offset: int) -> int:
         scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)

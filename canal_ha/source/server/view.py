@@ -44,7 +44,7 @@ class View:
     config: of the destination.
     source: the configured master unless given.
     warn: called with a text when a start had to be replaced.
-    stop_signal: see SourceSessions.
+    stop_signal, older_s: see SourceSessions.
 
     version: of the server; "" until it is known.
     """
@@ -56,6 +56,7 @@ class View:
         *,
         warn: Callable[[str], None] = lambda text: None,
         stop_signal: StopSignal | None = None,
+        older_s: float = 0.0,
     ) -> None:
         self.version = ""
         self._config = config
@@ -63,7 +64,7 @@ class View:
         self._warn = warn
         stop_signal = stop_signal or StopSignal()
         self._opening = stop_signal.opened
-        self._sessions = SourceSessions(config, self._source, stop_signal)
+        self._sessions = SourceSessions(config, self._source, stop_signal, older_s=older_s)
         self._searching = threading.Lock()  # a search reads journals; other questions do not wait for it
         self._began_ms: dict[str, int] = {}  # by journal
 
