@@ -473,7 +473,8 @@ class Election:
         if self.claims or not self._turns.queued or not self._session.connected:
             return
         share = math.ceil(len(self._candidates) / max(1, len(self._members.names)))
-        delay_s = self._turns.delay(len(self.running), share)
+        running = sum(candidate.race.serving for candidate in self._candidates.values())
+        delay_s = self._turns.delay(running, share)
         if delay_s is None:
             return
         if not self._settled:

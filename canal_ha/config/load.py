@@ -118,6 +118,11 @@ def load_again(
     return files.whole(files.config(), known, destinations, check_filter)
 
 
+def main_as_loaded(known: CanalConfig) -> bool:
+    """Return whether canal.properties still says what the configuration was made of. Raises ConfigError."""
+    return bool(known.main) and read(known.main_file) == known.main
+
+
 def load_instance(
     config: CanalConfig,
     destination: str,
