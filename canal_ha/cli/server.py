@@ -80,4 +80,5 @@ def _nothing_runs(config: CanalConfig) -> CanalError:
 
 def load_checked(conf_dir: Path, sets: tuple[str, ...]) -> CanalConfig:
     """Load a node's configuration and compile its table filters. Raises ConfigError for an invalid node value."""
-    return load_usable(conf_dir, sets, os.environ, partial(TableFilter, exclude=""))
+    environ = dict(os.environ)  # which encodes and decodes at each look, some hundred times for each destination
+    return load_usable(conf_dir, sets, environ, partial(TableFilter, exclude=""))

@@ -140,12 +140,13 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
     """
 
     def lookup(key: str) -> Setting | None:
-        hidden = not is_of_canal(key)
         if key in environ:
-            return Setting(environ[key].strip(), f"environment {key}", outside=hidden)
+            return Setting(environ[key].strip(), f"environment {key}", outside=not is_of_canal(key))
         name = key.upper().replace(".", "_")
         text = environ.get(name, "").strip()
-        return None if not text or _SERVICE_LINK.match(text) else Setting(text, f"environment {name}", outside=hidden)
+        if not text or _SERVICE_LINK.match(text):
+            return None
+        return Setting(text, f"environment {name}", outside=not is_of_canal(key))
 
     return lookup
 
@@ -217,6 +218,9 @@ class _Resolution:
 
     def resolved(self, setting: Setting, referrers: tuple[str, ...]) -> Setting:
         """Return a setting with its placeholders replaced. referrers: the keys whose values led here; itself last."""
+        if "${" not in setting.text:
+            text = setting.text.strip()
+            return setting if text == setting.text else replace(setting, text=text)
         before, self._outside_used = self._outside_used, False
         text = self.text(setting.text, setting, referrers).strip()
         setting = replace(setting, text=text, outside=setting.outside or self._outside_used)

@@ -233,7 +233,7 @@ class Scan:
         """Load canal.properties and use what needs no restart. Return the alarm about it."""
         try:
             config, found = await deferToThread(
-                renewed, self._started, self._config, sorted(destinations), os.environ, check_filter
+                renewed, self._started, self._config, sorted(destinations), dict(os.environ), check_filter
             )
         except ConfigError as error:
             return alarms.main_refused(error, scanned=self._applies, now=time.time())
