@@ -133,7 +133,12 @@ def measured(server: SqlServer, count: int, nodes: int, timeout_ms: int) -> None
         with ThreadPoolExecutor(nodes) as starting:
             list(starting.map(stack.enter_context, members))
         placed = all_owned(znodes, names)
-        print(f"{count} destinations run on {nodes} nodes after {time.monotonic() - began:.1f} s", flush=True)
+        took, used_s = time.monotonic() - began, sum(measure.cpu_seconds(node.pid) for node in members)
+        print(
+            f"{count} destinations run on {nodes} nodes after {took:.1f} s;"
+            f" {used_s:.1f} s of processor time of the nodes",
+            flush=True,
+        )
         deadline = time.monotonic() + LONGEST_S
         while len(shares := Counter(placed.values())) < nodes or max(shares.values()) - min(shares.values()) > nodes:
             if time.monotonic() > deadline:
