@@ -130,7 +130,7 @@ MUTANTS = (
         "        if running.address == self._node:\n",
         "        if True:\n",
     ),
-    Mutant("pause not looked at", ELECTION, "created, paused is not None)", "created, False)"),
+    Mutant("pause not looked at", ELECTION, "created, paused)", "created, False)"),
     # cursors
     Mutant("no flush at the stop", INSTANCE, "            await self._last_flush()", "            pass"),
     Mutant(
