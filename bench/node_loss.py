@@ -34,6 +34,8 @@ LOOKING = 0.05  # the share of the time that looks may take, because they take a
 SETTLE_S = 10.0
 EVEN_SOON = {"canal.cluster.rebalance.delay": "1", "canal.cluster.rebalance.interval": "0.1"}
 BEATS_S = 0.1
+QUIET_S = 5.0
+QUIET = 0.5  # of a processor, in that time: what all nodes use when nothing happens
 LONGEST_S = 600.0
 
 
@@ -116,6 +118,17 @@ def all_owned(znodes: BlockingZnodes, names: Sequence[str], but: str = "") -> di
         time.sleep(max(LOOK_S, (time.monotonic() - began) / LOOKING))
 
 
+def quiet(members: Sequence[Node]) -> None:
+    """Wait until the nodes have stored the first table histories, which they do after the start."""
+    deadline = time.monotonic() + LONGEST_S
+    used_s = sum(measure.cpu_seconds(node.pid) for node in members)
+    while time.monotonic() < deadline:
+        time.sleep(QUIET_S)
+        before_s, used_s = used_s, sum(measure.cpu_seconds(node.pid) for node in members)
+        if used_s - before_s < QUIET_S * QUIET:
+            return
+
+
 def measured(server: SqlServer, count: int, nodes: int, timeout_ms: int) -> None:
     """Print the figures of one cluster."""
     server.execute("CREATE DATABASE IF NOT EXISTS bench", f"CREATE TABLE {TABLE} (id INT PRIMARY KEY)")
@@ -146,6 +159,8 @@ def measured(server: SqlServer, count: int, nodes: int, timeout_ms: int) -> None
             time.sleep(5)
             placed = owners(znodes, names)
         print(f"each node runs {spread(Counter(placed.values()))}", flush=True)
+        quiet(members)
+        placed = owners(znodes, names)
         lost = members[0]
         share = [name for name, owner in placed.items() if owner == lost.address]
         watched = next(name for name, owner in placed.items() if owner != lost.address)
