@@ -38,10 +38,10 @@ def imports(module: Path) -> frozenset[str]:
     return names_in(module)[0]
 
 
-def test_two_modules_import_kazoo() -> None:
-    """Only zookeeper/port.py and zookeeper/reading.py import kazoo; other modules use them."""
+def test_three_modules_import_kazoo() -> None:
+    """Only zookeeper/port.py, zookeeper/reading.py and the handler of the port import kazoo; others use the two."""
     importers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "kazoo" in imports(path)}
-    assert importers == {"zookeeper/port.py", "zookeeper/reading.py"}
+    assert importers == {"zookeeper/port.py", "zookeeper/reading.py", "zookeeper/few_calls.py"}
 
 
 def test_the_port_needs_no_reactor() -> None:
