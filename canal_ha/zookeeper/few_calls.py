@@ -13,6 +13,7 @@ import logging
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,29 +58,20 @@ class FewCalls(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
     def select(
         self, reading: Sequence[Any], writing: Sequence[Any], _errors: Sequence[Any], timeout_s: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Do what select.select does, for descriptors of any number. What is buffered needs no look."""
-        if ready := [each for each in reading if _pending(each)]:
-            return ready, [], []
-        if writing and all(isinstance(each, Buffered) and each.has_room() for each in writing):
-            return [], list(writing), []
-        poll, found = select.poll(), {}
-        for each in reading:
-            unsent = isinstance(each, Buffered) and not each.flush()
-            poll.register(each, select.POLLIN | (select.POLLOUT if unsent else 0))
-            found[each.fileno()] = each
-        for each in writing:
-            poll.register(each, select.POLLOUT)
-            found[each.fileno()] = each
-        ready, writable = [], []
-        for descriptor, event in poll.poll(None if timeout_s is None else timeout_s * 1000):
-            each = found[descriptor]
-            if each in writing:
-                writable.append(each)
-            elif event & ~select.POLLOUT:
-                ready.append(each)
-            else:
-                each.flush()
-        return ready, writable, []
+        """Do what select.select does, for descriptors of any number. What is buffered needs no look.
+
+        Bytes that have left for the system are no event: kazoo would take that for a silence of ZooKeeper.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if ready := [each for each in reading if _pending(each)]:
+                return ready, [], []
+            if writing and all(isinstance(each, Buffered) and each.has_room() for each in writing):
+                return [], list(writing), []
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            ready, writable = _polled(reading, writing, left_s)
+            if ready or writable or left_s == 0.0:
+                return ready, writable, []
 
 
 class Buffered:
@@ -105,7 +97,9 @@ class Buffered:
 
     def has_room(self) -> bool:
         """Return whether `send` may take more before ZooKeeper has read what was written."""
-        return len(self._unsent) <= WRITE_BYTES or self.flush()
+        if len(self._unsent) > WRITE_BYTES:
+            self.flush()
+        return len(self._unsent) <= WRITE_BYTES
 
     def send(self, message: bytes) -> int:
         """Take bytes for the next `flush`."""
@@ -179,6 +173,28 @@ class _Result(AsyncResult):  # type: ignore[misc] # kazoo has no types
         for each in callbacks:
             if isinstance(each, AtOnce):
                 each(self)
+
+
+def _polled(reading: Sequence[Any], writing: Sequence[Any], timeout_s: float | None) -> tuple[list[Any], list[Any]]:
+    """Flush, and wait. Return what can be read or written; nothing if more of a buffer can be flushed."""
+    poll, found = select.poll(), {}
+    for each in reading:
+        unsent = isinstance(each, Buffered) and not each.flush()
+        poll.register(each, select.POLLIN | (select.POLLOUT if unsent else 0))
+        found[each.fileno()] = each
+    for each in writing:
+        poll.register(each, select.POLLOUT)
+        found[each.fileno()] = each
+    ready, writable = [], []
+    for descriptor, event in poll.poll(None if timeout_s is None else timeout_s * 1000):
+        each = found[descriptor]
+        if isinstance(each, Buffered) and event == select.POLLOUT:
+            continue  # the next look flushes
+        if each in writing:
+            writable.append(each)
+        else:
+            ready.append(each)
+    return ready, writable
 
 
 def _pending(connection: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,26 @@ def test_a_peer_that_reads_nothing_stops_the_writer(pair: tuple[Buffered, socket
         sent -= len(theirs.recv(WRITE_BYTES))
         handler.select([ours], [], [], 0.0)
     assert handler.select([], [ours], [], 0.0)[1] == [ours]
+
+
+def test_a_connection_that_takes_waiting_bytes_is_not_taken_for_a_silent_one(
+    pair: tuple[Buffered, socket.socket],
+) -> None:
+    """kazoo gives a connection up if nothing can be read after its time-out, and believes what `select` says."""
+    ours, theirs = pair
+    sent = ours.send(bytes(100 * WRITE_BYTES))  # more than the system takes at once
+
+    def answer_last() -> None:
+        left = sent
+        while left:
+            left -= len(theirs.recv(WRITE_BYTES))
+        theirs.sendall(b"answer")
+
+    answering = threading.Thread(target=answer_last)
+    answering.start()
+    assert FewCalls().select([ours], [], [], 30.0) == ([ours], [], [])
+    assert ours.recv(100) == b"answer"
+    answering.join()
 
 
 def test_thousands_of_requests_do_not_block_who_sends_them() -> None:
