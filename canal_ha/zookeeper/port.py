@@ -381,10 +381,10 @@ def ended(client: KazooClient | None) -> str:
 
 
 def _outcome(result: Any) -> Any:
-    """Return the value of an asynchronous result, or its exception as a value."""
+    """Return the value of an asynchronous result, or its exception as a value: any, if kazoo cannot read an answer."""
     try:
         return result.get(block=False)
-    except (KazooException, KazooTimeoutError) as error:
+    except Exception as error:
         return error
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,7 +22,7 @@ from canal_ha.zookeeper.race_events import RunningNode, SessionLost, SessionSusp
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab.zookeeper import session
-from tests.zookeeper.stage import QueueStage, RealStage, wait_until
+from tests.zookeeper.stage import QueueSession, QueueStage, RealStage, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -133,3 +136,32 @@ def test_two_owners_of_one_watch_hear_once_each(stage: QueueStage) -> None:
     wait_until(lambda: first == [False] and second == [False], 5.0)
     stage.pass_time()
     assert (first, second) == ([False], [False])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # kazoo's thread ends, too
+def test_an_answer_that_kazoo_cannot_read_is_an_error() -> None:
+    """A request without any answer would keep a node from claiming, and from proving that it lives, for good."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        session = QueueSession(f"127.0.0.1:{server.getsockname()[1]}")
+        session.port.start()
+        connection, _ = server.accept()
+        with connection:
+            _request(connection)
+            connection.sendall(_packet(struct.pack(">iiqi16s?", 0, 3000, 1, 16, bytes(16), False)))
+            wait_until(lambda: session.connected, 10.0)
+            answers: SimpleQueue[object] = SimpleQueue()
+            session.port.get("/a", None, answers.put)
+            xid, _ = struct.unpack_from(">ii", _request(connection))
+            connection.sendall(_packet(struct.pack(">iqi", xid + 1, 1, 0)))
+            assert isinstance(answers.get(timeout=10.0), ZooKeeperUnavailable)
+        session.port.stop()
+        session.end()
+
+
+def _request(connection: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+    return connection.recv(length, socket.MSG_WAITALL)
+
+
+def _packet(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
