@@ -244,10 +244,22 @@ class KazooPort:
             self._ask(lambda client: client.get_async(path, self._wrap(watch)), got)
 
     def exists(self, path: str, watch: Watch | None, answer: Callable[[bool | ZooKeeperUnavailable], None]) -> None:
-        """Answer whether the node exists. The watch is set in both cases. It needs no rights."""
+        """Answer whether the node exists. The watch is set in both cases.
+
+        ZooKeeper answers everybody, but it tells only those who may read a node that it was deleted. So with a watch,
+        a node without that right is an error.
+        """
 
         def looked(result: Any) -> None:
-            answer(self._unavailable(result) if isinstance(result, Exception) else result is not None)
+            if isinstance(result, Exception):
+                answer(self._unavailable(result))
+            elif result is None or watch is None:
+                answer(result is not None)
+            else:
+                self.get(path, None, read)
+
+        def read(found: Znode | ZooKeeperUnavailable | None) -> None:
+            answer(found if isinstance(found, ZooKeeperUnavailable) else found is not None)
 
         self._ask(lambda client: client.exists_async(path, self._wrap(watch)), looked)
 

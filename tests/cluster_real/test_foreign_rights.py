@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 
 import pytest
+import structlog
 from kazoo.client import KazooClient
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 from twisted.internet.defer import DeferredLock
 
+from canal_ha.cluster.cluster import Cluster
 from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.overview import read_overview
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import CanalConfig
 from canal_ha.errors import MetaUnreadable, MetaWriteFailed
 from canal_ha.meta.repository import CursorMoved, Subscribed
 from canal_ha.meta.write_behind import Meta
@@ -20,7 +27,7 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab.zookeeper import session
 from tests.cluster.test_znodes import Store, at
-from tests.zookeeper.stage import RealStage, wait_until
+from tests.zookeeper.stage import RealStage, on_reactor, reactor, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -150,3 +157,40 @@ def test_commands_show_the_other_clients(stage: RealStage, stranger: KazooClient
     assert other.cursor == at(4)
     assert CURSOR in seven.problem
     assert "denies access" in seven.problem
+
+
+class Runs:
+    """Runs nothing. started: the destinations that a node has started."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """See Owner."""
+        self.started.append(destination)
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """See Owner."""
+
+
+def test_a_destination_runs_again_after_a_pause_that_its_nodes_may_not_read(
+    stage: RealStage, stranger: KazooClient
+) -> None:
+    """ZooKeeper tells of a change only those who may read the znode, but everybody whether it exists."""
+    paused = tree.paused("example")
+    stranger.ensure_path(tree.destination("example"))
+    stranger.create(paused, acl=FOREIGN)
+    owner, session = Runs(), stage.open()
+    config = CanalConfig(Path("conf"), (), register_ip="127.0.0.1")
+    cluster = Cluster(config, reactor, session, owner, lambda: "", random=Random(1), log=structlog.get_logger())
+
+    async def begin() -> None:
+        await cluster.start()
+        cluster.add("example")
+
+    on_reactor(begin)
+    wait_until(lambda: bool(cluster.denials.paths) or cluster.states()["example"][0] == "PAUSED", 10.0)
+    stranger.delete(paused)
+    wait_until(lambda: owner.started == ["example"], 10.0)
+    assert not cluster.denials.paths
+    on_reactor(cluster.stop)
