@@ -12,7 +12,7 @@ from canal_ha.config.listeners import check_listeners
 from canal_ha.config.load import FilterCheck, load_again, main_as_loaded
 from canal_ha.config.model import CanalConfig
 from canal_ha.config.properties import HIDDEN, Layers, Setting
-from canal_ha.errors import FileUnusable
+from canal_ha.errors import ConfigError, FileUnusable
 
 DEFAULT = "default"
 """The place of a value that nobody has set."""
@@ -52,6 +52,20 @@ class Difference:
         return f"{self.key} (running: {self.running or 'blank'}, file: {self.file or 'blank'})"
 
 
+def as_started(started: CanalConfig, destinations: Iterable[str]) -> bool:
+    """Return whether a node that has just started need not read its files again, some milliseconds for each.
+
+    started: its configuration.
+    destinations: those that it runs or could run.
+    """
+    if started.refused or not set(destinations) <= {each.destination for each in started.destinations}:
+        return False
+    try:
+        return main_as_loaded(started)
+    except ConfigError:
+        return False
+
+
 def renewed(
     started: CanalConfig,
     running: CanalConfig,
@@ -68,9 +82,6 @@ def renewed(
     check_filter: checks their table filters.
     Raises ConfigError if the node could not start with the file, or if a line of it makes a destination unusable.
     """
-    destinations = tuple(destinations)
-    if running is started and _was_whole(started, destinations) and main_as_loaded(started):
-        return started, started.layers  # else the first look would read every file again, some milliseconds for each
     found = load_again(running, destinations, environ, check_filter)
     if running.main and not found.main:
         raise FileUnusable(str(running.main_file), "is empty: put its text back")
@@ -80,11 +91,6 @@ def renewed(
             raise refused.error
     taken = {name: getattr(found, name) for name in TAKEN}
     return replace(running, **{**taken, "main": main_in_use(started, found)}), found.layers
-
-
-def _was_whole(started: CanalConfig, destinations: Iterable[str]) -> bool:
-    """Whether all destinations were usable at the start."""
-    return not started.refused and set(destinations) <= {each.destination for each in started.destinations}
 
 
 def main_in_use(started: CanalConfig, found: CanalConfig) -> dict[str, Setting]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from twisted.internet.threads import deferToThread
 from canal_ha import logs
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm, refused
-from canal_ha.config.live import renewed, waiting_for_restart
+from canal_ha.config.live import as_started, renewed, waiting_for_restart
 from canal_ha.config.load import load_instance, look_at
 from canal_ha.config.model import CanalConfig, InstanceConfig, RefusedDestination, Stamp
 from canal_ha.config.scan import DirectoryState, compare
@@ -225,15 +225,17 @@ class Scan:
     async def _look_at_main_file(self, before: DirectoryState, seen: DirectoryState) -> None:
         """Take over a changed canal.properties, and say what waits for a restart."""
         if seen.main == before.main and seen.main != self._main:
-            self._main_alarm = await self._renew_main({*self._configured, *seen.files})
+            destinations = sorted({*self._configured, *seen.files})
+            is_new = self._main or not await deferToThread(as_started, self._started, destinations)
+            self._main_alarm = await self._renew_main(destinations) if is_new else None
             self._main = seen.main
         self._set(NODE, self._main_alarm)
 
-    async def _renew_main(self, destinations: Iterable[str]) -> ConfigAlarm | None:
+    async def _renew_main(self, destinations: Sequence[str]) -> ConfigAlarm | None:
         """Load canal.properties and use what needs no restart. Return the alarm about it."""
         try:
             config, found = await deferToThread(
-                renewed, self._started, self._config, sorted(destinations), dict(os.environ), check_filter
+                renewed, self._started, self._config, destinations, dict(os.environ), check_filter
             )
         except ConfigError as error:
             return alarms.main_refused(error, scanned=self._applies, now=time.time())
