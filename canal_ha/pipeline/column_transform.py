@@ -24,7 +24,9 @@ from canal_ha.errors import SinkRefused
 
 VARCHAR = 12  # java.sql.Types
 _PROTECTED = column_type(PROTECTED_TYPE, VARCHAR)
-_TIME = re.compile(r"-?([0-7]?[0-9]{2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?")
+_TIME = re.compile(r"-?([0-7]?[0-9]{1,2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?")
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]"
+_WITHOUT_SECONDS = r"^(-?[0-9]{1,3}:[0-9]{2})$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,7 @@ class ColumnTransform:
             return pc.if_else(pc.is_valid(given), MASK.decode(), pa.scalar(None, pa.string()))
         if self.hashed is not None:
             return _hashes(given, self.hashed)
-        if self.cast is not None:
-            _check_texts(given, self.cast)
-        return given
+        return given if self.cast is None else _fitting(given, self.cast)
 
     def value_of(self, column: ColumnLayout, time_zone: str) -> Callable[[Any], Value]:
         """Return what makes the target's value from one of `TableTransform.convert`. It raises SinkRefused."""
@@ -103,21 +103,28 @@ def _text(value: object) -> str:
 
 def _cast(value: object, own: ColumnType, wanted: ColumnType, time_zone: str) -> Value:
     text = value[0] if isinstance(value, tuple) else str(value)
-    found = to_arrow([text], own, wanted.arrow, time_zone)
-    _check_texts(found, wanted)
-    [made] = found.to_pylist()
+    [made] = _fitting(to_arrow([text], own, wanted.arrow, time_zone), wanted).to_pylist()
     if isinstance(made, datetime):
         return _moment(made, decimals_of(wanted))
     return str(made) if isinstance(made, date) else made
 
 
-def _check_texts(texts: pa.Array, wanted: ColumnType) -> None:
-    """Raise SinkRefused for a text that is no value of a type whose values are texts here."""
+def _fitting(values: pa.Array, wanted: ColumnType) -> pa.Array:
+    """Return values as the wanted type has them. Only types whose values are texts here need a look.
+
+    MySQL takes `9:30` for 9:30:00, and the time of `2026-01-31 09:30:00`. Others do not.
+
+    Raises SinkRefused for a text that is no value of the type.
+    """
     if wanted.name not in ("time", "json"):
-        return
-    for text in pc.unique(texts).drop_null().to_pylist():
+        return values
+    if wanted.name == "time":
+        values = pc.replace_substring_regex(values, _DAY, "")
+        values = pc.replace_substring_regex(values, _WITHOUT_SECONDS, r"\1:00")
+    for text in pc.unique(values).drop_null().to_pylist():
         if not (_TIME.fullmatch(text) if wanted.name == "time" else _is_document(text)):
             raise SinkRefused(f"canal: a value does not fit its cast to {wanted.text}: {text[:80]!r}")
+    return values
 
 
 def _is_document(text: str) -> bool:
