@@ -1,7 +1,8 @@
 """Reduces the changes of a portion to the last one of each key, for targets that mirror tables. Pure; vectorised.
 
 Rows before an ALTER TABLE get the columns that they have behind it. If the key's columns change, the rows before and
-behind that are reduced apart, because the old key cannot find the new rows.
+behind that are reduced apart, because the old key cannot find the new rows. Without rows behind it, a key that gets
+another name is found by that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from canal_ha.pipeline.altered import altered, find
 from canal_ha.pipeline.conversions import converted
 from canal_ha.pipeline.done import statement_ids
 from canal_ha.pipeline.given_key import given_key
+from canal_ha.pipeline.kept_columns import drops_of, renames_of
 from canal_ha.pipeline.reading import GIVEN, KEY, TYPE
 from canal_ha.pipeline.statements import StatementEffect, effects
 
@@ -114,8 +116,27 @@ class _TableHistory:
 
     def reduced(self) -> list[LatestChanges]:
         """Return the changes."""
+        self._follow_key()
         self._settle()
         return [self._reduced(stretch) for stretch in self._stretches]
+
+    def _follow_key(self) -> None:
+        """Give the newest rows' key the names that it has behind all statements, as the rows get them.
+
+        Rows whose key loses a column are reduced apart from the statements.
+        """
+        newest = self._stretches[-1]
+        keys = newest.keys
+        for step in self._between.steps:
+            alter = step[1].alter if isinstance(step, tuple) else None
+            if alter is None:
+                continue
+            if _lower(keys) & _lower(drops_of(alter)):
+                self._stretches.append(_Stretch())
+                return
+            names = {old.lower(): new for old, new in renames_of(alter)}
+            keys = tuple(names.get(key.lower(), key) for key in keys)
+        newest.keys = keys
 
     def _settle(self) -> None:
         """Put the statements behind the newest rows into the newest stretch."""
@@ -283,5 +304,5 @@ def row_numbers(count: int) -> pa.Array:
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
-def _lower(names: Sequence[str]) -> frozenset[str]:
+def _lower(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)

@@ -261,6 +261,31 @@ def test_a_new_key_finds_no_old_rows() -> None:
     assert (first.keys, second.keys) == (("id",), ("id", "uid"))
 
 
+@pytest.mark.parametrize(
+    ("sqls", "key", "image"),
+    [
+        (("ALTER TABLE t CHANGE id `key` INT",), "key", {"key": 1, "name": "b"}),
+        (("ALTER TABLE t RENAME COLUMN id TO name, RENAME COLUMN name TO id",), "name", {"name": 1, "id": "b"}),
+        (("ALTER TABLE t RENAME COLUMN id TO k", "ALTER TABLE t RENAME COLUMN K TO l"), "l", {"l": 1, "name": "b"}),
+    ],
+)
+def test_a_portion_that_ended_at_a_new_name_of_the_key_took_another_column_for_it(
+    sqls: Sequence[str], key: str, image: dict[str, Any]
+) -> None:
+    """A copy had the row twice then: it was looked for by the last column."""
+    statements = [made.ddl(at, sql) for at, sql in enumerate(sqls, 3)]
+    [found] = reduced(change(1, row(1, "a"), row(1, "b")), change(2, row(2), None), *statements)
+    assert (found.keys, found.statements, shown(found)) == ((key,), tuple(sqls), ([(2,)], [image]))
+
+
+def test_a_portion_that_ended_at_the_drop_of_the_key_took_another_column_for_it() -> None:
+    """Its rows are found by the old key, before the statement."""
+    sql = "ALTER TABLE t DROP id, ADD PRIMARY KEY (name)"
+    first, second = reduced(change(1, row(1, "a"), row(1, "b")), made.ddl(2, sql))
+    assert (first.keys, first.statements, shown(first)) == (("id",), (), ([], [{"id": 1, "name": "b"}]))
+    assert (second.keys, second.statements, shown(second)) == ((), (sql,), ([], []))
+
+
 def test_names_of_columns_are_the_same_in_any_case() -> None:
     """MySQL compares them so, and a statement may spell them in another way."""
     [found] = reduced(

@@ -39,14 +39,14 @@ def opened(kind: str, directory: Path) -> PipelineTarget:
     return target
 
 
-def kept(kind: str, directory: Path) -> list[Row]:
-    """Return the rows of s.t."""
+def kept(kind: str, directory: Path, key: str = "id") -> list[Row]:
+    """Return the rows of s.t, by its key."""
     if kind == "delta":
         table = DeltaTable(f"{directory}/delta/s/t").to_pyarrow_table()
     else:
         access = dict(iceberg_options(directory / "lake")["catalog"])
         table = load_catalog(access.pop("name"), **access).load_table(("s", "t")).scan().to_arrow()
-    rows: list[Row] = table.sort_by("id").to_pylist()
+    rows: list[Row] = table.sort_by(key).to_pylist()
     return rows
 
 
@@ -165,3 +165,17 @@ def test_a_mirror_in_delta_goes_on_behind_a_commit_that_died_at_a_new_name_of_th
     Writer(opened("delta", tmp_path)).commit(*entries, offset=6)
     rows = DeltaTable(f"{tmp_path}/delta/s/t").to_pyarrow_table().sort_by("key").to_pylist()
     assert rows == [{"key": 1, "a": 5}, {"key": 3, "a": 3}]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_mirror_had_a_row_twice_behind_a_portion_that_ended_at_a_new_name_of_the_key(
+    kind: str, tmp_path: Path
+) -> None:
+    """The rows before the statement were looked for by the last column."""
+    new: list[made.ColumnSpec] = [("key", "int(11)", 4, True), ("a", "int(11)", 4, False)]
+    writer = Writer(opened(kind, tmp_path))
+    writer.commit(insert(1, {"id": 1, "a": 1}), offset=1)
+    update = made.rows(2, "UPDATE", [({"id": "1", "a": "1"}, {"id": "1", "a": "5"})], [made.ID, new[1]])
+    writer.commit(update, made.ddl(3, "ALTER TABLE t RENAME COLUMN id TO `key`"), offset=3)
+    writer.commit(made.rows(4, "INSERT", [(None, {"key": "3", "a": "3"})], new), offset=4)
+    assert kept(kind, tmp_path, "key") == [{"key": 1, "a": 5}, {"key": 3, "a": 3}]

@@ -115,6 +115,21 @@ SWAPS = (
 )
 
 
+def test_a_copy_had_another_key_behind_a_portion_that_ended_at_a_new_name_of_it(
+    source: Sourced, copies: SqlCopies
+) -> None:
+    """The last column became the key, so the statement was refused, or rows were not found."""
+    source.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 7), (2, 7)")
+    copies.target.commit(source.portion())
+    source.execute("UPDATE t SET v = 8 WHERE id = 1", "INSERT INTO t VALUES (3, 7)", "ALTER TABLE t CHANGE id k INT")
+    copies.target.commit(source.portion())
+    equal(source, copies, "k")
+    source.execute("UPDATE t SET v = 9 WHERE k = 1")
+    copies.target.commit(source.portion())
+    equal(source, copies, "k")
+    assert copies.keys() == {"k"}
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_columns_whose_names_change_places_keep_their_values(source: Sourced, copies: SqlCopies, apart: bool) -> None:
     """In one statement; also the values of rows that come before it in its portion."""
