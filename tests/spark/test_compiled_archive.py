@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +18,13 @@ MODULE = "pyspark.sql.streaming.python_streaming_source_runner"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Return a directory with a copy of the archives of the installed PySpark."""
-    shutil.copytree(Path(pyspark.__file__).parent / LIBRARIES, tmp_path / LIBRARIES)
+    """Return a directory with the archives of the installed PySpark, as they come: it may have been compiled."""
+    (tmp_path / LIBRARIES).mkdir(parents=True)
+    for archive in (Path(pyspark.__file__).parent / LIBRARIES).glob("*.zip"):
+        with ZipFile(archive) as old, ZipFile(tmp_path / LIBRARIES / archive.name, "w") as new:
+            for name in old.namelist():
+                if not name.endswith(".pyc"):
+                    new.writestr(name, old.read(name))
     return tmp_path
 
 
