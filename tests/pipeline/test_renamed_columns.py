@@ -179,3 +179,33 @@ def test_a_mirror_had_a_row_twice_behind_a_portion_that_ended_at_a_new_name_of_t
     writer.commit(update, made.ddl(3, "ALTER TABLE t RENAME COLUMN id TO `key`"), offset=3)
     writer.commit(made.rows(4, "INSERT", [(None, {"key": "3", "a": "3"})], new), offset=4)
     assert kept(kind, tmp_path, "key") == [{"key": 1, "a": 5}, {"key": 3, "a": 3}]
+
+
+@pytest.mark.parametrize("apart", [2, 3, 4])
+@pytest.mark.parametrize("items", ["ADD d INT DEFAULT 7", *CHANGES])
+def test_a_mirror_in_delta_stopped_behind_a_crash_at_a_statement_if_the_portion_came_in_two(
+    items: str, apart: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows before the statement came without it, and the table had its columns. A swap was done twice.
+
+    apart: where the first part ends when the portion comes again.
+    """
+    added = {"d": 7} if items not in CHANGES else {}
+    rows = [{**(row if added else moved(items, row)), **added} for row in (FIRST, SECOND)]
+    last = {name: 40 + at for at, name in enumerate(sorted(rows[0]))} | {"id": 3}
+    entries = [insert(2, SECOND), made.ddl(3, f"ALTER TABLE t {items}"), insert(4, last), insert(5, {**last, "id": 4})]
+    Writer(opened("delta", tmp_path)).commit(insert(1, FIRST), offset=1)
+    reshape = delta._TableCommit._reshape
+
+    def dying(commit: delta._TableCommit, *given: Any) -> None:
+        reshape(commit, *given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delta._TableCommit, "_reshape", dying)
+        with pytest.raises(KeyboardInterrupt):
+            Writer(opened("delta", tmp_path)).commit(*entries, offset=5)
+    writer = Writer(opened("delta", tmp_path))
+    writer.commit(*entries[: apart - 1], offset=apart)
+    writer.commit(*entries[apart - 1 :], offset=5)
+    assert kept("delta", tmp_path) == [*rows, last, {**last, "id": 4}]

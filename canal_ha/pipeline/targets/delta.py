@@ -388,17 +388,24 @@ class _TableCommit:
         found: int | None = table.transaction_version(self._binlog + part)
         return found
 
-    def _ahead(self, table: DeltaTable | None) -> int | None:
+    def _shaped_before(self, table: DeltaTable | None) -> int | None:
+        """Return up to where the table has followed statements of this or a later portion; None if it has not."""
+        done = self._torn(table, _COLUMNS)
+        return self._ahead(table, _COLUMNS) if done is None else done
+
+    def _ahead(self, table: DeltaTable | None, part: str = "") -> int | None:
         """Return up to where the table has changes behind the target's progress; None if it has none.
 
         An interrupted commit came again and ended earlier, so the portions after it have rows that the table has, too.
         After a reset of the binary logs positions start again, but times go on.
+
+        part: see _torn.
         """
         stored = self._stored
-        if table is None or not self._counts(table) or stored is None or binlog_of(stored.last) != self._place:
+        if table is None or not self._counts(table, part) or stored is None or binlog_of(stored.last) != self._place:
             return None
-        reached: int | None = table.transaction_version(self._binlog)
-        newest_ms = table.transaction_version(self._binlog + _NEWEST)
+        reached: int | None = table.transaction_version(self._binlog + part)
+        newest_ms = table.transaction_version(self._binlog + part + _NEWEST)
         if reached is None or newest_ms is None or newest_ms < stored.newest_ms:
             return None
         return reached if reached > number_of(stored.last) else None
@@ -426,16 +433,17 @@ class _TableCommit:
 
     def _reached(self, number: int) -> list[Transaction]:
         """Return the transactions of a commit after which the table has all changes up to a position's number."""
-        newest = [Transaction(self._binlog + _NEWEST, self._newest_ms)] if self._binlog else []
-        return [*self._transactions("", number), *newest]
+        return self._transactions("", number)
 
     def _shaped(self, number: int | None) -> CommitProperties:
         """Return the properties of a change of columns. number: of its statement's position; None without one."""
         return self._properties([] if number is None else self._transactions(_COLUMNS, number))
 
     def _transactions(self, part: str, number: int) -> list[Transaction]:
-        place = [Transaction(self._binlog + part, number)] if self._binlog else []
-        return [Transaction(self._run + part, self._seq), Transaction(self._run + part + _TURN, self._turn), *place]
+        place, newest = (self._binlog + part, number), (self._binlog + part + _NEWEST, self._newest_ms)
+        known = [place, newest] if self._binlog else []
+        done = [(self._run + part, self._seq), (self._run + part + _TURN, self._turn), *known]
+        return [Transaction(name, version) for name, version in done]
 
     def _properties(self, done: list[Transaction]) -> CommitProperties:
         return CommitProperties(custom_metadata=self._metadata, app_transactions=done or None)
@@ -480,24 +488,46 @@ class _TableCommit:
     # ---- mirror
 
     def _mirror(self, table: DeltaTable | None, batches: Sequence[TableBatch]) -> None:
+        """Take over the newest row of each key.
+
+        Rows before a statement that changes columns are a commit of their own, with their position: after a crash
+        behind the statement, they may come in a portion without it, and would no longer fit.
+        """
         places = [number for number, _ in _statements(batches)]
-        shaped = self._torn(table, _COLUMNS)
-        for changes in (every := latest(batches, self._target.keys)):
-            own, places = places[: len(changes.statements)], places[len(changes.statements) :]
-            if shaped is not None and any(at <= shaped for at in places):
-                continue  # an interrupted commit has written them, and then followed a statement behind them
-            final = changes is every[-1]
-            commit = self._commit() if final else self._properties([])
-            if table is None:
-                if len(changes.upserts):
-                    table = self._create(_plain(changes.upserts), commit)
-            elif changes.emptied:
-                self._replace(table, changes, commit)
-            else:
-                new = [sql for sql, at in zip(changes.statements, own, strict=True) if shaped is None or at > shaped]
-                if new and self._target.evolve == "evolve":
-                    self._reshape(table, new, own[-1])
-                self._merge(table, changes, commit)
+        shaped = self._shaped_before(table)
+        parts = self._apart(batches)
+        for part in parts:
+            whole = self._commit() if part is parts[-1] else self._properties(self._reached(_last_of(part)))
+            for changes in (every := latest(part, self._target.keys)):
+                own, places = places[: len(changes.statements)], places[len(changes.statements) :]
+                if shaped is not None and any(at <= shaped for at in places):
+                    continue  # an interrupted commit has written them, and then followed a statement behind them
+                commit = whole if changes is every[-1] else self._properties([])
+                if table is None:
+                    if len(changes.upserts):
+                        table = self._create(_plain(changes.upserts), commit)
+                elif changes.emptied:
+                    self._replace(table, changes, commit)
+                else:
+                    pairs = zip(changes.statements, own, strict=True)
+                    new = [sql for sql, at in pairs if shaped is None or at > shaped]
+                    if new and self._target.evolve == "evolve":
+                        self._reshape(table, new, own[-1])
+                    self._merge(table, changes, commit)
+
+    def _apart(self, batches: Sequence[TableBatch]) -> list[list[TableBatch]]:
+        """Return the batches apart where rows come before a statement that changes columns.
+
+        Those of merged tables are in no order, so they stay together.
+        """
+        parts: list[list[TableBatch]] = [[]]
+        may = self._target.evolve == "evolve" and not self._merged
+        for batch in batches:
+            changes = any(changes_columns(sql, self._schema, self._name) for _, sql in _statements([batch]))
+            if changes and may and any(not _statements([before]) for before in parts[-1]):
+                parts.append([])
+            parts[-1].append(batch)
+        return parts
 
     # ---- scd2
 
@@ -505,7 +535,7 @@ class _TableCommit:
         """Take over versions. Each commit has the position up to which the table has them, so none comes twice."""
         batches = _alike(batches)
         left = [number for number, _ in _statements(batches)]
-        shaped = self._torn(table, _COLUMNS)
+        shaped = self._shaped_before(table)
         for changes in (every := versions(batches, self._target.keys)):
             own, left = left[: len(changes.statements)], left[len(changes.statements) :]
             final = changes is every[-1]
@@ -942,6 +972,13 @@ def _statements(batches: Sequence[TableBatch]) -> list[tuple[int, str]]:
             numbers = [number_of(LogPosition(place["journal"], place["offset"])) for place in places]
             found += zip(numbers, texts, strict=True)
     return found
+
+
+def _last_of(batches: Sequence[TableBatch]) -> int:
+    """Return the number of the position of the last row or statement."""
+    rows = batches[-1].rows
+    place = rows.column(rows.num_columns - 2)[-1].as_py()
+    return number_of(LogPosition(place["journal"], place["offset"]))
 
 
 def _is_local(uri: str) -> bool:
