@@ -1,10 +1,10 @@
 """FewCalls: kazoo's handler of threads and sockets, with few calls of the system for many requests.
 
-kazoo's own makes some ten of them for each request, and hands its answer to a further thread. Each call gives the
-interpreter up, and beside a busy reactor a thread waits a millisecond to get it back. Here requests that wait together
-leave in one write, and answers that have come together arrive in one read. What links itself to an answer with
-`AtOnce`, and every watch, is called on kazoo's own thread, in the order in which ZooKeeper sent them. So it must not
-block.
+kazoo's own handler makes some ten system calls for each request, and hands the answer to another thread. Each call
+releases the interpreter's lock, and beside a busy reactor a thread waits a millisecond to get it back. This handler
+sends requests that wait together in one write, and receives answers that have come together in one read. It calls
+every watch, and every callback that is an `AtOnce`, on kazoo's own thread, in the order in which ZooKeeper sent them. A
+callback must not block.
 """
 
 from __future__ import annotations

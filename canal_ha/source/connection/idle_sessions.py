@@ -5,8 +5,8 @@ number of sessions in use has no limit, because a user that has one may need ano
 
 An address can come to lead to another server, while connections to the former one go on. So a user that has asked a
 server takes only sessions to that server. Before its first question it takes only sessions that are younger than
-itself, or hardly older: where a destination starts, it is as if it had started when the session began. It goes over to
-the server to which the address leads now when it finds no session and opens one.
+itself. A destination that starts also takes sessions that are up to YOUNG_S older: that is as if it had started a
+moment earlier. A user goes over to the server to which the address leads now when it finds no session and opens one.
 """
 
 from __future__ import annotations
