@@ -226,6 +226,12 @@ class Decoder:
         """Size of the event of which some bytes are missing, as far as it is known; 0 between two events."""
         return self._stream.landing_size or (self._stream.need if self._stream.pending else 0)
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The journal, and where the next event starts; None inside a transaction or an event."""
+        work = self._stream
+        return None if work.open or self.begun_bytes else (self._journal, work.position)
+
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode bytes of a binlog file, with or without its magic number. One Decoder takes packets or file bytes."""
         self.received_bytes += len(data)

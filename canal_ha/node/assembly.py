@@ -32,11 +32,12 @@ from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.history.stores import HistoryClaim
+from canal_ha.source.server.tap import Taps
 
 T = TypeVar("T")
 TURNS = 20  # of the regular chores of all instances, within each period
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
-THREADS = 16  # of each of the next two, while their calls end
+THREADS = 4  # of each of the next two, while their calls end
 QUESTION_THREADS = 400  # that ask sources, if these hang
 LONG_THREADS = 200  # that search journals or read a table history; no look at a source waits for them
 
@@ -57,6 +58,7 @@ class Assembly:
         self._log = log
         self._batch_ids = batch_ids
         self._reads = ReactorReads(reactor)
+        self._taps = Taps(self._reads)
         self._rounds = Rounds(reactor, TURNS)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
@@ -115,7 +117,7 @@ class Assembly:
 
         return Instance(
             config,
-            origin_of(config, tell, history, self._reads),
+            origin_of(config, tell, history, self._reads, self._taps),
             open_backend,
             claim,
             self._reactor,
@@ -129,14 +131,17 @@ class Assembly:
         )
 
 
-def origin_of(config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, reads: ReactorReads) -> Origin:
+def origin_of(
+    config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, reads: ReactorReads, taps: Taps
+) -> Origin:
     """Return where the rows of a destination come from: files, several servers, or one server with its standby.
 
     config: of the destination.
     tell: hears what happens to it.
     claim: fences the writes of its table history; None without ZooKeeper.
     reads: the reactor's reads of dumps.
+    taps: of the node.
     """
     if config.local:
         return FilesOrigin(config, config.local)
-    return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim, reads)
+    return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim, reads, taps)

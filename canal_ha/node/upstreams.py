@@ -50,6 +50,7 @@ from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, Sharing, So
 from canal_ha.source.server.shared import SharedDump, SharedDumps
 from canal_ha.source.server.standing import check_standing
 from canal_ha.source.server.switch import Role
+from canal_ha.source.server.tap import Taps
 from canal_ha.source.server.view import View
 from canal_ha.source.snapshot.reader import SnapshotRoute
 
@@ -136,6 +137,7 @@ class Upstreams:
     tell: reports events.
     claim: of this node to the destination; None without ZooKeeper.
     reads: the reactor's reads; None: dumps read on threads of their own alone.
+    taps: of the node; None: each dump reads from its own connection alone.
 
     Calls may come from any thread, and block; `facts` does not.
     """
@@ -146,11 +148,13 @@ class Upstreams:
         tell: Tell,
         claim: HistoryClaim | None = None,
         reads: ReactorReads | None = None,
+        taps: Taps | None = None,
     ) -> None:
         self._config = config
         self._tell = tell
         self._claim = claim
-        self._reads = reads
+        self._reads = reads if config.stream_reactor else None
+        self._taps = taps if config.stream_shared else None
         self._role = Role.MASTER
         self._keep: KeepServers | None = None  # None before `begin`
         self._now = Generation(config, tell, claim, older_s=YOUNG_S)
@@ -451,7 +455,7 @@ class Upstreams:
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity), now.history.joined)
 
-        dump = Dump(config, route, reads=self._reads if config.stream_reactor else None, **options)
+        dump = Dump(config, route, reads=self._reads, taps=self._taps, **options)
         return dump
 
     def _met(self, now: Generation, server: str) -> bool:

@@ -20,6 +20,7 @@ from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.large_events import OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted, Upstream
+from canal_ha.source.server.tap import Taps
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import SqlServer
 from tests.running_reactor import running_reactor
@@ -79,6 +80,8 @@ class Reading:
         history: TableHistory | None = None,
         large: LargeEvents = OF_PROCESS,
         await_room: Callable[[], None] = lambda: None,
+        reads: ReactorReads | None = None,
+        taps: Taps | None = None,
         **config: Any,
     ) -> None:
         self.segments: list[Segment] = []
@@ -102,7 +105,8 @@ class Reading:
             large=large,
             await_room=await_room,
             room=GateRoom(self.gate),
-            reads=ReactorReads(running_reactor()),
+            reads=reads or ReactorReads(running_reactor()),
+            taps=taps,
         )
 
     def __enter__(self) -> Self:

@@ -43,7 +43,7 @@ class Reader:
     def _run(self) -> None:
         back = threading.Event()
         lent = self._reads.lent(self._own, self._take, self._silent_s, back.set)
-        lent.lend()
+        self._reads.soon(lent.begin)
         back.wait()
         try:
             lent.raise_error()
@@ -271,11 +271,11 @@ def test_a_socket_that_is_lent_again_and_again_leaves_one_timer() -> None:
     peer, own = socket.socketpair()
     with peer, own:
         for _ in range(10):
-            reads.lent(own, lambda piece: True, 30.0, lambda: None).lend()
+            reads.soon(reads.lent(own, lambda piece: True, 30.0, lambda: None).begin)
             lent = clock.readers.pop()
             assert isinstance(lent, Lent)
             lent.give_back()
-        reads.lent(own, lambda piece: True, 30.0, lambda: None).lend()
+        reads.soon(reads.lent(own, lambda piece: True, 30.0, lambda: None).begin)
         clock.advance(1.0)
         assert len(clock.getDelayedCalls()) == 1
 

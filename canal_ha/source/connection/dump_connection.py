@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from socket import socket
 from ssl import SSLSocket
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 from pymysql.protocol import MysqlPacket
 
 from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.encoded_gtids import dump_command
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, Lent, ReactorReads, something_waits
 from canal_ha.source.connection.session import Interruptible
 
 COM_BINLOG_DUMP = 0x12
@@ -49,8 +50,51 @@ class Eater:
 class Lending(Exception):
     """The connection's socket, which does not block now, is for somebody else, until reading goes on."""
 
-    def __init__(self, connection: DumpConnection) -> None:
+    def __init__(self, connection: Lendable) -> None:
         self.connection = connection
+
+
+class Lendable(Protocol):
+    """A connection that the reactor may read for a dump.
+
+    piece_bytes: how much it reads at once.
+    """
+
+    piece_bytes: int
+
+    @property
+    def something_waits(self) -> bool:
+        """Whether something is left to read while the connection is lent."""
+
+    def lent(self, reads: ReactorReads, eat: Callable[[bytes], bool], back: Callable[[], None]) -> Borrowed:
+        """Return what the reactor is to read. See ReactorReads.lent."""
+
+    def hand_over(self, packets: Iterable[bytes]) -> None:
+        """Let the library see packets that came while the connection was lent."""
+
+    def silence(self) -> SourceUnavailable:
+        """Return the error of a source that was silent for too long."""
+
+
+class Borrowed(Protocol):
+    """What the reactor reads. See Lent."""
+
+    @property
+    def lending(self) -> bool:
+        """Whether the reactor reads."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it was given back because nothing came for too long."""
+
+    def begin(self) -> None:
+        """Begin to read; the reactor's thread."""
+
+    def detach(self) -> None:
+        """Read no longer, without giving back; the reactor's thread."""
+
+    def raise_error(self) -> None:
+        """Raise what decoding raised."""
 
 
 class ReceiveSize:
@@ -78,8 +122,11 @@ class DumpConnection(Interruptible):
     receive_bytes: largest chunk to receive.
     options: PyMySQL's.
     Raises SourceUnavailable, and whatever `eater` raises, while dumping.
+
+    piece_bytes: how much is received at once while the socket is lent.
     """
 
+    piece_bytes = PIECE_BYTES
     _sock: Any
     _current_timeout: float | None
     _read_timeout: float | None
@@ -154,10 +201,14 @@ class DumpConnection(Interruptible):
         return found
 
     @property
-    def silent_s(self) -> float:
-        """How long the source may be silent, seconds."""
+    def something_waits(self) -> bool:
+        """Whether bytes, or the end of the connection, wait in the socket while it is lent."""
+        return something_waits(self._sock)
+
+    def lent(self, reads: ReactorReads, eat: Callable[[bytes], bool], back: Callable[[], None]) -> Lent:
+        """Return the socket for the reactor. See ReactorReads.lent."""
         assert self._read_timeout
-        return self._read_timeout
+        return reads.lent(self._sock, eat, self._read_timeout, back)
 
     def hand_over(self, packets: Iterable[bytes]) -> None:
         """Let the library see packets that came while the socket was lent."""
@@ -171,14 +222,14 @@ class DumpConnection(Interruptible):
                 self._current_timeout = self._read_timeout
             received = receive()
         except TimeoutError as error:
-            raise self.silent() from error
+            raise self.silence() from error
         except OSError as error:
             raise SourceUnavailable(f"{self.host}:{self.port}: connection lost while dumping: {error}") from error
         if not received:
             raise SourceUnavailable(f"{self.host}:{self.port}: the server closed the connection while dumping")
         return received
 
-    def silent(self) -> SourceUnavailable:
+    def silence(self) -> SourceUnavailable:
         """Return the error of a source that was silent for too long."""
         return SourceUnavailable(
             f"{self.host}:{self.port}: nothing arrived for {self._read_timeout:g} s, not even a heartbeat"

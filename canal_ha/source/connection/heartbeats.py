@@ -11,7 +11,7 @@ import threading
 HEARTBEAT_S = 1.0
 MOST_S = 5.0  # before the shortest time after which a stream that is not known to be idle counts as late
 DUMPS = 50  # that have a heartbeat every second
-_MISSED = 3  # heartbeats in a row before the read time-out
+MISSED = 3  # heartbeats in a row before the read time-out
 
 
 class Heartbeats:
@@ -30,7 +30,7 @@ class Heartbeats:
         with self._lock:
             self._dumps += 1
             dumps = self._dumps
-        limits = [MOST_S, dumps / DUMPS, read_timeout_s / _MISSED]
+        limits = [MOST_S, dumps / DUMPS, read_timeout_s / MISSED]
         if alarm_lag_s > 0:
             limits.append(alarm_lag_s / 2)
         return max(HEARTBEAT_S, min(limits))

@@ -69,6 +69,12 @@ def shared_replica(destination: str, number: str) -> ReplicaIdentity:
     return ReplicaIdentity(0, uuid, name if len(name.encode()) <= NAME_BYTES_MAX else f"canal-ha/{uuid}")
 
 
+def tap_replica(number: str) -> ReplicaIdentity:
+    """Return the identity of a dump whose bytes many streams read. number: unique text."""
+    name = f"canal-ha/tap/{number}"
+    return ReplicaIdentity(0, str(uuid5(NAMESPACE, name)), name)
+
+
 def free_server_id(identity: ReplicaIdentity, replicas: tuple[Replica, ...], source_server_id: int) -> int | None:
     """Return the first server id that neither the source nor another replica uses; None if the configured one is taken.
 

@@ -65,3 +65,4 @@ class Openings:
 
 
 OF_PROCESS = Openings()
+AT_TAPS = Openings(4)  # of streams that open no connection: more threads would only wait for the interpreter

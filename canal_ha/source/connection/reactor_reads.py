@@ -25,7 +25,7 @@ PIECE_BYTES = 4 * 1024  # received at once; usually some 0.1 ms of decoding
 ROUND_S = 0.005  # of each round of the reactor, and the last piece that begins
 
 _LOOK_S = 1.0  # at whether a source is silent for too long
-_NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +41,32 @@ class ReadingReactor(Protocol):
     def callLater(self, delay: float, call: Callable[..., object], /) -> object: ...
 
 
+class Turn(Protocol):
+    """What takes turns in the rounds of the reactor.
+
+    asked_in: the round in which it last asked for a turn; -1 before the first time.
+    left: whether it waits for the next round.
+    eat: decodes a piece; see ReactorReads.lent.
+    """
+
+    asked_in: int
+    left: bool
+    eat: Callable[[bytes], bool]
+
+    def take_turn(self) -> None:
+        """Decode a piece, if there is one."""
+
+
+class Watched(Protocol):
+    """What may be silent for some time only. heard_at: when bytes last came; silent_s: how long none may come."""
+
+    heard_at: float
+    silent_s: float
+
+    def take_back(self) -> None:
+        """It was silent for too long."""
+
+
 class ReactorReads:
     """The sockets that one reactor reads for dumps. See the module."""
 
@@ -51,8 +77,8 @@ class ReactorReads:
         self._calls: deque[Callable[[], object]] = deque()
         self._round = 0
         self._used_s = 0.0  # of the round
-        self._left: deque[Lent] = deque()  # for the next round
-        self._lent: set[Lent] = set()
+        self._left: deque[Turn] = deque()  # for the next round
+        self._lent: set[Watched] = set()
         self._looks = False  # at whether a source is silent: a call waits
 
     # ---- any thread
@@ -65,7 +91,7 @@ class ReactorReads:
             self._reactor.callFromThread(call, *args)
 
     def lent(self, sock: socket, eat: Callable[[bytes], bool], silent_s: float, back: Callable[[], None]) -> Lent:
-        """Return this socket, which does not block, for the reactor. Its `lend` lets the reactor read it.
+        """Return this socket, which does not block, for the reactor. Its `begin` lets the reactor read it.
 
         eat: takes what was received, on the reactor's thread. False: give the socket back. It has to be False for a
             piece of PIECE_BYTES: what TLS has decrypted and not handed out does not wake the reactor.
@@ -73,7 +99,11 @@ class ReactorReads:
         back: called on the reactor's thread when the socket is given back. When the connection ends, the next receive
             tells why.
         """
-        return Lent(self, self._reactor, sock, eat, silent_s, back)
+        return Lent(self, sock, eat, silent_s, back)
+
+    def soon(self, call: Callable[..., object], *args: object) -> None:
+        """Call on the reactor's thread, in its next round."""
+        self._reactor.callFromThread(call, *args)
 
     def later(self, seconds: float, call: Callable[[], object]) -> None:
         """Call on the reactor's thread after some time."""
@@ -81,13 +111,25 @@ class ReactorReads:
 
     # ---- the reactor's thread
 
-    def begun(self, lent: Lent) -> None:
-        """The reactor reads a socket from now on."""
+    def call_later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call after some time."""
+        self._reactor.callLater(seconds, call)
+
+    def add(self, reader: object) -> None:
+        """Let the reactor read from an IReadDescriptor. Raises OSError if it is closed already."""
+        self._reactor.addReader(reader)
+
+    def remove(self, reader: object) -> None:
+        """Undo `add`."""
+        self._reactor.removeReader(reader)
+
+    def begun(self, lent: Watched) -> None:
+        """Watch whether a source is silent for too long."""
         self._lent.add(lent)
         self._look_later()
 
-    def ended(self, lent: Lent) -> None:
-        """It reads the socket no longer."""
+    def ended(self, lent: Watched) -> None:
+        """Watch it no longer."""
         self._lent.discard(lent)
 
     def _look_later(self) -> None:
@@ -103,7 +145,7 @@ class ReactorReads:
             lent.take_back()
         self._look_later()
 
-    def admits(self, lent: Lent) -> bool:
+    def admits(self, lent: Turn) -> bool:
         """Whether a socket that is ready may be read now. If not, the next round reads it."""
         if not self._left and lent.asked_in == self._round:  # each round asks once for each socket
             self._begin_round()
@@ -111,14 +153,15 @@ class ReactorReads:
         if not self._left and self._used_s < ROUND_S:
             return True
         if not lent.left:
-            self._leave(lent)
+            self.leave(lent)
         return False
 
     def _begin_round(self) -> None:
         self._round += 1
         self._used_s = 0.0
 
-    def _leave(self, lent: Lent) -> None:
+    def leave(self, lent: Turn) -> None:
+        """Give it a turn in the next round."""
         if not self._left:
             self._reactor.callLater(0, self._read_left)
         lent.left = True
@@ -132,11 +175,11 @@ class ReactorReads:
             lent = left.popleft()
             lent.left = False
             lent.asked_in = self._round
-            lent.read()
+            lent.take_turn()
         for lent in left:
-            self._leave(lent)
+            self.leave(lent)
 
-    def decode(self, lent: Lent, piece: bytes) -> bool:
+    def decode(self, lent: Turn, piece: bytes) -> bool:
         """Decode a piece and make the calls that are left. Return whether the reactor goes on to read the socket."""
         began_s = time.monotonic()
         self._decoding = threading.get_ident()
@@ -163,7 +206,6 @@ class Lent:
     def __init__(
         self,
         reads: ReactorReads,
-        reactor: ReadingReactor,
         sock: socket,
         eat: Callable[[bytes], bool],
         silent_s: float,
@@ -175,7 +217,6 @@ class Lent:
         self.left = False  # for the next round
         self.eat = eat
         self._reads = reads
-        self._reactor = reactor
         self._socket = sock
         self._descriptor = sock.fileno()
         self._back: Callable[[], None] | None = back  # None: it was called
@@ -183,10 +224,6 @@ class Lent:
         self._error: BaseException | None = None
 
     # ---- any thread
-
-    def lend(self) -> None:
-        """Let the reactor read."""
-        self._reactor.callFromThread(self.begin)
 
     def raise_error(self) -> None:
         """Raise what `eat` raised, without keeping it: its traceback holds the decoder."""
@@ -204,20 +241,30 @@ class Lent:
 
     # ---- the reactor's thread
 
+    @property
+    def lending(self) -> bool:
+        """Whether the reactor reads."""
+        return self._back is not None
+
     def begin(self) -> None:
         """Begin to read."""
         self._reads.begun(self)
         try:
-            self._reactor.addReader(self)
+            self._reads.add(self)
         except OSError:  # it is closed already
             self.give_back()
 
+    def detach(self) -> None:
+        """Read no longer. Nobody hears of it."""
+        self._back = None
+        self._reads.ended(self)
+        self._reads.remove(self)
+
     def give_back(self) -> None:
         """Let its thread go on."""
-        back, self._back = self._back, None
+        back = self._back
         if back:
-            self._reads.ended(self)
-            self._reactor.removeReader(self)
+            self.detach()
             back()
 
     def take_back(self) -> None:
@@ -236,15 +283,15 @@ class Lent:
     def doRead(self) -> None:
         """See IReadDescriptor."""
         if self._reads.admits(self):
-            self.read()
+            self.take_turn()
 
-    def read(self) -> None:
+    def take_turn(self) -> None:
         """Receive a piece, if there is one, and decode it."""
         if not self._back:
             return
         try:
             piece = self._socket.recv(PIECE_BYTES)
-        except _NOTHING_YET:
+        except NOTHING_YET:
             return
         except OSError:
             self.give_back()

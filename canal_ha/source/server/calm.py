@@ -58,6 +58,10 @@ class Calm:
         """Something that may block has come, or the dump begins anew."""
         self._quiet = 0
 
+    def rests(self) -> None:
+        """Nothing is known that comes soon, so the reactor may begin at once."""
+        self._quiet = QUIET_CHUNKS
+
     def lasts(self, now: float) -> bool:
         """Whether nothing speaks against that the reactor goes on. now: when the last chunk was decoded."""
         return not self._fast and now >= self._not_before

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from random import Random
-from socket import socket
 from typing import Protocol
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.outputs import (
     MayBlock,
     Output,
@@ -33,15 +32,15 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source.connection import flavor, heartbeats, openings
 from canal_ha.source.connection.backoff import Backoff
-from canal_ha.source.connection.dump_connection import DumpConnection, Eater, Lending
+from canal_ha.source.connection.dump_connection import Borrowed, Eater, Lendable, Lending
 from canal_ha.source.connection.heartbeats import HEARTBEAT_S
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.connection.idle_sessions import account_of
 from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
-from canal_ha.source.connection.reactor_reads import PIECE_BYTES, Lent, ReactorReads, something_waits
+from canal_ha.source.connection.reactor_reads import PIECE_BYTES, ReactorReads
 from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.recent_answers import RECENT_S, together
-from canal_ha.source.connection.session import Interruptible, SourceSession, Where
+from canal_ha.source.connection.session import SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.current_source import CurrentSource
 from canal_ha.source.positions.fingerprints import keep_small_copy
@@ -52,6 +51,8 @@ from canal_ha.source.positions.row_hashes import with_hashed_rows
 from canal_ha.source.positions.scan import Scanner
 from canal_ha.source.server.calm import SMALL_BYTES, Calm
 from canal_ha.source.server.shared import SharedDump, SharedDumps
+from canal_ha.source.server.tap import Tap, Taps
+from canal_ha.source.server.tapped import TapOver, Tapped
 
 ASK_AGAIN_S = 0.02  # before a stream that found no shared dump asks for one again
 ALONE_S = 5.0  # before a stream that has left a shared dump follows one again
@@ -116,6 +117,10 @@ class DumpDecoder(Protocol):
         """Size of the event of which some bytes are missing, as far as it is known; 0 between two events."""
 
     @property
+    def place(self) -> tuple[str, int] | None:
+        """The journal, and where the next event starts; None inside a transaction or an event."""
+
+    @property
     def gtid_set(self) -> str:
         """The GTID set executed so far; "" outside GTID mode."""
 
@@ -163,6 +168,21 @@ class _Following(Exception):
         self.shared = shared
 
 
+def _source_of(source: SourceConfig, server: flavor.Flavor) -> Source:
+    return Source(source.host, source.port, server.uuid, server.server_id, server.keeps_order)
+
+
+class _Closable(Protocol):
+    """A connection of the dump. open: whether `close` was not called."""
+
+    @property
+    def open(self) -> bool: ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Room(Protocol):
     """What a shared dump asks about a stream's ring.
 
@@ -205,7 +225,7 @@ class Dump:
     idle: the source said that nothing newer exists.
     idle_at: `clock` when the source last said so without a delay in a buffer.
     heard_at: `clock` when bytes last came.
-    shared: whether it follows a shared dump.
+    shared: whether it follows a shared dump or a tap.
     lent: whether the reactor reads its socket.
     """
 
@@ -229,6 +249,7 @@ class Dump:
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         calm: Calm | None = None,
+        taps: Taps | None = None,
     ) -> None:
         """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread, and
         all but `route` on the reactor's thread too. It calls `accept` on the thread of a shared dump while it follows
@@ -251,6 +272,7 @@ class Dump:
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
         calm: tells when the reactor may read; None makes one.
+        taps: where the stream may get the bytes of its server, while the reactor reads; None: from its own dump alone.
         """
         self.decoded: LogPosition | None = start
         self.received_bytes = 0
@@ -270,6 +292,8 @@ class Dump:
         self._sharing = sharing
         self._lead = lead
         self._reads = reads
+        self._taps = taps
+        self._eater = Eater(self._eat, self._room, self._received, self._lends)
         self._calm = calm or Calm()
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
         self._answer: Callable[[], None] = lambda: None  # GETs that wait, while the reactor reads
@@ -293,15 +317,15 @@ class Dump:
         self._rerouting = threading.Event()
         self._awake = threading.Event()  # set by stop and reroute
         self._opening = threading.Lock()
-        self._connections: list[Interruptible] = []
+        self._connections: list[_Closable] = []
         self._decoder: DumpDecoder | None = None
         self._connected: DumpStarted | None = None
         self._session: SourceSession | None = None
         self._where = Where(config, config.master)
-        self._reader: DumpReader | None = None
+        self._reader: DumpReader | Tapped | None = None
         self._server: flavor.Flavor | None = None
-        self._lending: DumpConnection | None = None  # what the thread is to lend
-        self._lent: tuple[DumpConnection, Lent] | None = None  # until a thread has it back
+        self._lending: Lendable | None = None  # what the thread is to lend
+        self._lent: tuple[Lendable, Borrowed] | None = None  # until a thread has it back
         self._over = threading.Event()
         self._name = f"dump-{config.destination}-{replica.name}"
 
@@ -337,7 +361,7 @@ class Dump:
     # ---- the dump's thread
 
     def _run(self) -> None:
-        lending: DumpConnection | None = None
+        lending: Lendable | None = None
         try:
             self._run_connections()
             lending, self._lending = self._lending, None
@@ -355,7 +379,7 @@ class Dump:
         while (self._lent or not self._stopping.is_set()) and self._goes_on(self._connection()):
             pass
 
-    def _connection(self) -> SharedDump | CanalError | _Rerouted | None:
+    def _connection(self) -> SharedDump | CanalError | _Rerouted | TapOver | None:
         """Run one connection. Return what to follow, why it failed or moves; None if it stops or is to be lent."""
         try:
             if self._lent:
@@ -369,7 +393,7 @@ class Dump:
             return None
         except _Following as following:
             return following.shared
-        except (CanalError, _Rerouted) as error:
+        except (CanalError, _Rerouted, TapOver) as error:
             return error
         except Exception as error:
             return self._unforeseen(error)
@@ -383,7 +407,7 @@ class Dump:
         failure.__cause__ = error
         return failure
 
-    def _goes_on(self, ended: SharedDump | CanalError | _Rerouted | None) -> bool:
+    def _goes_on(self, ended: SharedDump | CanalError | _Rerouted | TapOver | None) -> bool:
         """Do what comes behind a connection. Return whether another connection follows."""
         if isinstance(ended, SharedDump):
             self._follow(ended)
@@ -419,6 +443,68 @@ class Dump:
             raise _Stopped
         upstream = self._route()
         self._config, self._source = upstream.config, upstream.config.master
+        if self._taps and not self._config.decode.gtid_on:
+            with self._taps.opening(self._config, self._source, self._resume.at, self._go_on) as tap:
+                follows = tap is not None and self._begins_at(tap, upstream)
+                if not follows:
+                    self._open(upstream)
+        else:
+            self._open(upstream)
+        self._read()
+
+    def _begins_at(self, tap: Tap, upstream: Upstream) -> bool:
+        """Begin at a tap, without a connection of its own. Return False if that cannot be."""
+        self._where = Where(self._config, self._source)
+        server = together(
+            self._config, self._source, "who answers", self._who_answers, recent_s=RECENT_S, go_on=self._go_on
+        )
+        self._opens_at = account_of(self._config, self._source)
+        openings.AT_TAPS.enter(self._opens_at, self, self._go_on)
+        try:
+            return self._begins_there(tap, server, upstream)
+        finally:
+            openings.AT_TAPS.leave(self._opens_at, self)
+
+    def _begins_there(self, tap: Tap, server: flavor.Flavor, upstream: Upstream) -> bool:
+        if server.identity != tap.server or self._current_source.elsewhere(server, self._source):
+            return False
+        begin = self._resume.begin()
+        found = tap.head_and_follower((begin.journal, begin.offset), self._go_on)
+        if found is None:
+            return False
+        head, tapped = found
+        self._reader = tapped.takes(self._eater)
+        self.opened(tapped)
+        flavor.check(server, self._config, self._where.address)
+        if not upstream.met(server.identity):
+            raise _Rerouted
+        self._settle(replace(self._resume.at, server=server.identity))
+        self._arrive(server, upstream, self._resume.begin())
+        self.shared = True
+        assert self._decoder is not None
+        self._decode(self._decoder.feed(head), len(head))
+        self._calm.rests()
+        return True
+
+    def _who_answers(self) -> flavor.Flavor:
+        session = SourceSession(self._config, self._source, opening=self.opened)
+        try:
+            return flavor.examine(session)
+        finally:
+            session.close()
+
+    def _arrive(self, server: flavor.Flavor, upstream: Upstream, begin: LogPosition) -> None:
+        """Read this server from here on."""
+        self._began_at = self._resume.at
+        self._current_source.arrived(server)
+        source = _source_of(self._source, server)
+        self._decoder = upstream.make_decoder(source, begin)
+        self._decoder.announces = self._reads is not None
+        self._connected = DumpStarted(server.version, server.uuid, server.server_id)
+        self._server = server
+
+    def _open(self, upstream: Upstream) -> None:
+        """Open a connection of its own."""
         self._opens_at = account_of(self._config, self._source)
         openings.OF_PROCESS.enter(self._opens_at, self, self._go_on)
         session = self._session = SourceSession(self._config, self._source, opening=self.opened)
@@ -442,7 +528,7 @@ class Dump:
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
         scanner = Scanner(session, server, self._config, self._source, self.opened)
-        source = Source(self._source.host, self._source.port, server.uuid, server.server_id, server.keeps_order)
+        source = _source_of(self._source, server)
         if self._resume.at.journal and self._current_source.elsewhere(server, self._source):
             self._move(scanner, source, upstream)
         if not self._resume.at.journal:
@@ -451,12 +537,8 @@ class Dump:
         self._settle(replace(settled.at if settled else self._resume.at, server=server.identity))
         if settled and not self._lead:  # each follower of a shared dump leaves out what it has had
             self._current_source.begins(server, settled)
-        self._began_at = self._resume.at
         begin = self._resume.begin()
-        self._current_source.arrived(server)
-        self._decoder = upstream.make_decoder(source, begin)
-        self._decoder.announces = self._reads is not None
-        self._connected = DumpStarted(server.version, server.uuid, server.server_id)
+        self._arrive(server, upstream, begin)
         request = DumpRequest(
             server_id=server_id,
             replica=self._replica,
@@ -465,10 +547,7 @@ class Dump:
             offset=begin.offset,
             heartbeat_s=self._heartbeat_s(),
         )
-        eater = Eater(self._eat, self._room, self._received, self._lends)
-        self._server = server
-        self._reader = DumpReader(request, session, self._config, self._source, eater, self.opened)
-        self._read()
+        self._reader = DumpReader(request, session, self._config, self._source, self._eater, self.opened)
 
     def _read(self) -> None:
         """Read until an exception ends the connection, or lends it."""
@@ -538,7 +617,7 @@ class Dump:
             f"{self._where.address}: {start} lies inside a transaction ({error}); reading continues from {boundary}"
         )
 
-    def opened(self, connection: Interruptible) -> None:
+    def opened(self, connection: _Closable) -> None:
         """Register a connection, which stop() then interrupts. Raises an exception of its own if stop() was called."""
         with self._opening:
             self._connections.append(connection)
@@ -561,10 +640,14 @@ class Dump:
         self._decoder = self._connected = self._session = self._rest = self._reader = self._server = None
         self._calm.interrupted()
         self._opened()
+        self._end_heartbeats()
+        self.shared = False
+        self._leave()
+
+    def _end_heartbeats(self) -> None:
         if self._has_heartbeats:
             self._has_heartbeats = False
             heartbeats.OF_PROCESS.end()
-        self._leave()
 
     def _eat(self, data: memoryview) -> list[bytes]:
         """Decode received bytes and return the packets that the library must see."""
@@ -667,27 +750,59 @@ class Dump:
         """Whether the reactor is to read from now on."""
         return self._reads is not None and self._calm.reached(self._ready_at) and self._may_lend()
 
-    def _lend(self, connection: DumpConnection) -> None:
+    def _lend(self, connection: Lendable) -> None:
         """Let the reactor read. This is the last that the thread does."""
         assert self._reads is not None
         self._be_patient(False)
         self.lent = True
         if not self._lead:  # a shared dump is in the middle of its followers
             self._answer = self._reads.answer
-        sock = connection.socket
-        lent = self._reads.lent(sock, partial(self._eat_piece, sock), connection.silent_s, self._given_back)
+        lent = connection.lent(self._reads, partial(self._eat_piece, connection), self._given_back)
         self._lent = connection, lent
-        lent.lend()
+        self._reads.soon(self._begin, lent)
+
+    def _begin(self, lent: Borrowed) -> None:
+        """Let the reactor read. The reactor's thread."""
+        lent.begin()
+        if self._taps and lent.lending and not isinstance(lent, Tapped):
+            self._taps.lent(self._config, self._source, self)
+
+    @property
+    def at_rest(self) -> LogPosition | None:
+        """See MovingStream."""
+        at = self.boundary
+        decoder = self._decoder
+        rests = at is not None and decoder is not None and decoder.place == (at.journal, at.offset)
+        return at if rests and self._lent and self._lent[1].lending else None
+
+    def move(self, tapped: Tapped) -> None:
+        """See MovingStream."""
+        assert self._lent is not None
+        assert self._reader is not None
+        assert self._reads is not None
+        self._lent[1].detach()
+        self._reader.close()
+        self._end_heartbeats()
+        self._reader = tapped.takes(self._eater)
+        with self._opening:
+            self._connections = [tapped]
+        self.shared = True
+        self._lent = tapped, tapped.lent(self._reads, partial(self._eat_piece, tapped), self._given_back)
+        if self._stopping.is_set() or self._rerouting.is_set():  # the old connection was interrupted
+            tapped.interrupt()
+        tapped.begin()
 
     def _given_back(self) -> None:
         """Let a thread go on. The reactor's thread."""
+        if self._taps:
+            self._taps.given_back(self._config, self._source, self)
         try:
             self.start()
         except RuntimeError:  # there are too many threads
             assert self._reads is not None
             self._reads.later(THREAD_AGAIN_S, self._given_back)
 
-    def _take_over(self, connection: DumpConnection, lent: Lent) -> None:
+    def _take_over(self, connection: Lendable, lent: Borrowed) -> None:
         """Go on where the reactor stopped. Raises what its last piece raised."""
         self._lent = None
         self._be_patient(True)
@@ -699,7 +814,7 @@ class Dump:
         if rest is not None:
             connection.hand_over(self._decode(rest, 0))
         elif lent.silent:
-            raise connection.silent()
+            raise connection.silence()
 
     def _be_patient(self, patient: bool) -> None:
         room = self._lead or self._ring_room
@@ -722,7 +837,7 @@ class Dump:
         """Whether the next segment has to wait for room, or may have to."""
         return self._lead.full if self._lead else self._ring_room is None or self._ring_room.full
 
-    def _eat_piece(self, sock: socket, piece: bytes) -> bool:
+    def _eat_piece(self, connection: Lendable, piece: bytes) -> bool:
         """Decode what the reactor has received. Return whether it may go on; see ReactorReads."""
         decoder = self._decoder
         assert decoder is not None
@@ -732,16 +847,18 @@ class Dump:
             self._rest = outputs
             return False
         try:
-            self._rest = self._take_at_once(outputs, decoder, sock)
+            self._rest = self._take_at_once(outputs, decoder, connection)
         finally:
             if self._lead:
                 self._lead.let_go()
         self._go_on()
         self._ready(len(piece))
-        more = len(piece) == PIECE_BYTES  # waits behind it
+        more = len(piece) == connection.piece_bytes  # waits behind it
         return self._rest is None and not more and self._calm.lasts(self._ready_at) and self._goes_on_at_once()
 
-    def _take_at_once(self, outputs: Iterator[Output], decoder: DumpDecoder, sock: socket) -> Iterator[Output] | None:
+    def _take_at_once(
+        self, outputs: Iterator[Output], decoder: DumpDecoder, connection: Lendable
+    ) -> Iterator[Output] | None:
         """Take the outputs that need no waiting. Return the others; None if there are none."""
         heartbeat: SourceHeartbeat | None = None
         for output in outputs:
@@ -759,7 +876,7 @@ class Dump:
                     heartbeat = output
                 case _:
                     return chain((output,), outputs)
-        if heartbeat and not decoder.begun_bytes and not something_waits(sock):
+        if heartbeat and not decoder.begun_bytes and not connection.something_waits:
             self._pass(heartbeat, decoder.gtid_set)
         return None
 

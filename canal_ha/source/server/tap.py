@@ -1,0 +1,511 @@
+"""Taps: many streams of one server, at the end of its binlog, read the bytes of one dump.
+
+Without taps, a thousand destinations of one server have a thousand dumps: as many connections, each with its
+heartbeats, and the server sends each transaction a thousand times. So as soon as STREAMS streams of a server open
+together, or have dumps that the reactor reads, a dump of its own, the tap, receives for them. A stream follows it from
+a place on that both have reached. From there it gets exactly the bytes that its own dump would bring, and decodes them
+itself, with its own filter and table history: streams share nothing but bytes.
+
+A stream that has to wait, for the source or for room, goes on on a thread, and the tap keeps bytes for it. If these
+become too many, or the connection of the tap ends, the stream opens a dump of its own, as after a broken connection.
+
+Threads: a tap lives on the reactor's thread, except while it opens its connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from queue import Empty, SimpleQueue
+from ssl import SSLSocket
+from typing import Protocol
+from uuid import uuid4
+
+from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.outputs import Output, RawPacket, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
+from canal_ha.model.table import TableSchema
+from canal_ha.source.connection import dump_head, flavor
+from canal_ha.source.connection.dump_connection import DumpConnection, Eater, Lendable, Lending
+from canal_ha.source.connection.heartbeats import HEARTBEAT_S, MISSED
+from canal_ha.source.connection.identity import free_server_id, tap_replica
+from canal_ha.source.connection.idle_sessions import account_of
+from canal_ha.source.connection.reactor_reads import NOTHING_YET, ROUND_S, ReactorReads
+from canal_ha.source.connection.reader import DumpReader, DumpRequest
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions.resume import OFFSET_MAX
+from canal_ha.source.server.tapped import TAP_BYTES, Tapped
+
+STREAMS = 16  # of a server, for which a tap begins
+KEPT_BYTES = 1 << 18  # for streams that are to follow
+LOOK_S = 0.1  # between two looks at streams that may move
+OPENS_S = 5.0  # longest wait of a stream for a tap that opens
+UNUSED_S = 10.0  # a tap that nobody follows ends
+RETRY_S = 10.0  # between a tap that has ended and the next one
+
+_log = logging.getLogger(__name__)
+_Place = tuple[str, int]  # the journal, and where the next event starts
+_WAIT_S = 0.5  # between two looks at whether a wait is still wanted
+
+
+class MovingStream(Protocol):
+    """A stream with a dump that the reactor reads. The reactor's thread."""
+
+    @property
+    def at_rest(self) -> LogPosition | None:
+        """Where its decoder stands, with nothing begun; None if it is in the middle of something, or not lent."""
+
+    def move(self, tapped: Tapped) -> None:
+        """Read from here from now on, and end the own connection."""
+
+
+class Taps:
+    """The taps of one node.
+
+    reads: the reactor's reads.
+    streams: see STREAMS.
+    """
+
+    def __init__(self, reads: ReactorReads, streams: int = STREAMS) -> None:
+        self._reads = reads
+        self._streams = streams
+        self._lock = threading.Lock()
+        self._taps: dict[Hashable, Tap] = {}  # by account and address
+        self._not_before: dict[Hashable, float] = {}
+        self._opening: Counter[Hashable] = Counter()
+        # of the reactor's thread: the streams that may move, each with what a tap connects with
+        self._waiting: dict[Hashable, dict[MovingStream, tuple[InstanceConfig, SourceConfig]]] = {}
+        self._looks = False  # a look is due
+
+    # ---- the thread of a dump
+
+    @contextmanager
+    def opening(
+        self, config: InstanceConfig, source: SourceConfig, at: LogPosition, go_on: Callable[[], None]
+    ) -> Iterator[Tap | None]:
+        """Count a stream that opens, and give the tap that it may follow; None if there is none.
+
+        config, source: of the stream.
+        at: where it begins.
+        go_on: called while waiting for a tap that opens; what it raises ends the wait.
+        """
+        key = account_of(config, source)
+        with self._lock:
+            self._opening[key] += 1
+            tap = self._taps.get(key)
+            if tap is None and self._opening[key] >= self._streams:
+                tap = self._made(key, config, source, at)
+        try:
+            yield tap if tap and tap.opened(go_on) else None
+        finally:
+            with self._lock:
+                self._opening[key] -= 1
+                if not self._opening[key]:
+                    del self._opening[key]
+
+    # ---- under the lock
+
+    def _made(self, key: Hashable, config: InstanceConfig, source: SourceConfig, at: LogPosition) -> Tap | None:
+        """Begin a tap, unless the last one has ended just now."""
+        here = at.server or (at.address, at.port) == (source.host, source.port)
+        if time.monotonic() < self._not_before.get(key, 0.0) or not (here and at.journal and at.offset <= OFFSET_MAX):
+            return None
+        tap = self._taps[key] = Tap(config, source, at, self._reads, lambda: self._over(key))
+        self._reads.soon(tap.start)
+        return tap
+
+    # ---- the reactor's thread
+
+    def lent(self, config: InstanceConfig, source: SourceConfig, stream: MovingStream) -> None:
+        """The reactor reads the dump of this stream from now on."""
+        self._waiting.setdefault(account_of(config, source), {})[stream] = config, source
+        self._look_later()
+
+    def given_back(self, config: InstanceConfig, source: SourceConfig, stream: MovingStream) -> None:
+        """It does so no longer."""
+        self._forget(account_of(config, source), stream)
+
+    def _forget(self, key: Hashable, stream: MovingStream) -> None:
+        waiting = self._waiting.get(key, {})
+        waiting.pop(stream, None)
+        if not waiting:
+            self._waiting.pop(key, None)
+
+    def _look_later(self) -> None:
+        if self._waiting and not self._looks:
+            self._looks = True
+            self._reads.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Begin the taps that are worth it, and let streams move, for a part of a round."""
+        self._looks = False
+        for key, waiting in tuple(self._waiting.items()):
+            tap = self._taps.get(key)
+            if tap is None and len(waiting) >= self._streams:
+                self._begin(key, waiting)
+            elif tap and tap.flows:
+                self._move(tap, key)
+        self._look_later()
+
+    def _begin(self, key: Hashable, waiting: dict[MovingStream, tuple[InstanceConfig, SourceConfig]]) -> None:
+        for stream, (config, source) in waiting.items():
+            at = stream.at_rest
+            if at is not None:
+                with self._lock:
+                    if key not in self._taps:
+                        self._made(key, config, source, at)
+                return
+
+    def _move(self, tap: Tap, key: Hashable) -> None:
+        until = time.monotonic() + ROUND_S
+        for stream in tuple(self._waiting[key]):
+            at = stream.at_rest
+            if at is not None and at.server == tap.server and tap.knows((at.journal, at.offset)):
+                self._forget(key, stream)
+                stream.move(tap.follower((at.journal, at.offset)))
+            if time.monotonic() >= until:
+                return
+
+    def _over(self, key: Hashable) -> None:
+        with self._lock:
+            del self._taps[key]
+            self._not_before[key] = time.monotonic() + RETRY_S
+
+
+class Tap:
+    """The dump of one server that many streams follow. The reactor's thread, where nothing else is said.
+
+    config, source: what it connects with.
+    at: where its dump begins.
+    ended: called once, when it has ended.
+
+    server: which one it reads; "" before it has answered.
+    flows: whether it receives, so that streams may follow it.
+    heard_at, silent_s: see Watched.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig,
+        at: LogPosition,
+        reads: ReactorReads,
+        ended: Callable[[], None],
+    ) -> None:
+        self.server = ""
+        self.flows = False
+        self.heard_at = 0.0
+        self.silent_s = float(config.so_timeout_s)
+        self.reads = reads
+        self._config = config
+        self._source = source
+        self._at = at
+        self._on_end = ended
+        self._decoder = _that_drops_all(at)
+        self._description = b""  # of the format of the current journal: the payload of its packet
+        self._checksum = False
+        self._reader: DumpReader | None = None
+        self._connection: DumpConnection | None = None
+        self._descriptor = -1
+        self._settled = threading.Event()  # it flows, or has ended
+        self._over = False
+        self._paused = False
+        self._followers: dict[Tapped, None] = {}
+        self._behind: set[Tapped] = set()  # those for which the reactor has not decoded all
+        self._kept: deque[tuple[bytes, _Place | None]] = deque()  # each piece, and the place behind it
+        self._kept_bytes = 0
+        self._first = 0  # number of the first piece that is kept
+        self._places: dict[_Place, int] = {}  # the number of the first piece behind a place
+        self._beat: SourceHeartbeat | None = None  # nothing has come since this heartbeat
+
+    def start(self) -> None:
+        """Connect on a thread."""
+        try:
+            threading.Thread(target=self._open, name="tap", daemon=True).start()
+        except RuntimeError as error:  # there are too many threads
+            self.end(str(error))
+
+    # ---- the threads of dumps
+
+    def opened(self, go_on: Callable[[], None]) -> bool:
+        """Wait until it flows; return whether it does. go_on: see Taps.opening."""
+        until = time.monotonic() + OPENS_S
+        while not self._settled.wait(_WAIT_S) and time.monotonic() < until:
+            go_on()
+        return self.flows
+
+    def head_and_follower(self, place: _Place, go_on: Callable[[], None]) -> tuple[bytes, Tapped] | None:
+        """Return the first packets of a dump that begins at a place, and the follower that goes on there.
+
+        None if the tap does not know the place. go_on: see Taps.opening.
+        """
+        found: SimpleQueue[tuple[bytes, Tapped] | None] = SimpleQueue()
+        self.reads.soon(lambda: found.put(self._head_and_follower(place)))
+        while True:
+            try:
+                return found.get(timeout=_WAIT_S)
+            except Empty:
+                go_on()
+
+    def _head_and_follower(self, place: _Place) -> tuple[bytes, Tapped] | None:
+        if not self.knows(place) or not self._decoder.place or self._decoder.place[0] != place[0]:
+            return None  # the description may be of another journal
+        head = dump_head.head(*place, self._description, checksum=self._checksum)
+        return head, self.follower(place)
+
+    # ---- the thread that opens
+
+    def _open(self) -> None:
+        try:
+            self._read()
+        except Lending as lending:
+            self.reads.soon(self._begin, lending.connection)
+        except CanalError as error:
+            self.reads.soon(self.end, str(error))
+        except Exception as error:
+            _log.exception("a tap failed")
+            self.reads.soon(self.end, repr(error))
+
+    def _read(self) -> None:
+        """Connect, and read up to the description of the format. Raises Lending there."""
+        config, source = self._config, self._source
+        session = SourceSession(config, source)
+        try:
+            server = flavor.examine(session)
+            if self._at.server not in ("", server.identity):
+                raise SourceUnavailable(f"{session.where.address}: another server answers than before")
+            self.server = server.identity
+            replica = tap_replica(uuid4().hex[:8])
+            server_id = free_server_id(replica, flavor.replicas(session, server), server.server_id)
+            assert server_id is not None  # a derived one is always found
+            request = DumpRequest(
+                server_id=server_id,
+                replica=replica,
+                mariadb=server.mariadb,
+                journal=self._at.journal,
+                offset=self._at.offset,
+                heartbeat_s=min(HEARTBEAT_S, self.silent_s / MISSED),
+            )
+            eater = Eater(self._eat, lends=lambda: bool(self._description))
+            self._reader = DumpReader(request, session, config, source, eater)
+            self._reader.read()
+        finally:
+            session.close()
+        raise SourceUnavailable(f"{session.where.address}: the dump ended")
+
+    def _eat(self, data: memoryview) -> list[bytes]:
+        """Take what comes before the reactor reads; return the packets that the library must see."""
+        return [output.payload for output in self._decoded(bytes(data)) if isinstance(output, RawPacket)]
+
+    def _decoded(self, piece: bytes) -> list[Output]:
+        """Decode a piece. Raises SourceUnavailable if the server ends the dump."""
+        outputs = list(self._decoder.feed(piece))
+        for output in outputs:
+            if isinstance(output, SourceSaid):
+                raise SourceUnavailable(f"the server ended the dump: {output.text or 'EOF'}")
+            if isinstance(output, RawPacket) and dump_head.kind(output.payload) == dump_head.FORMAT_DESCRIPTION:
+                self._description = output.payload
+            elif isinstance(output, SourceFormat):
+                self._checksum = output.checksum
+        return outputs
+
+    # ---- the reactor's thread
+
+    def _begin(self, connection: Lendable) -> None:
+        assert isinstance(connection, DumpConnection)
+        if self._over:
+            return
+        self._connection = connection
+        self._descriptor = connection.socket.fileno()
+        self.heard_at = time.monotonic()
+        if self._decoder.place:
+            self._places[self._decoder.place] = 0
+        self.flows = True
+        self.reads.begun(self)
+        self.reads.add(self)
+        self.reads.call_later(UNUSED_S, self._end_unused)
+        self._settled.set()
+        _log.info("one dump of %s serves many streams", self._source.address)
+
+    def _end_unused(self) -> None:
+        if self._over:
+            return
+        if self._followers:
+            self.reads.call_later(UNUSED_S, self._end_unused)
+        else:
+            self.end("nobody follows")
+
+    def take_back(self) -> None:
+        """The source was silent for too long; see ReactorReads."""
+        self.end("the source is silent")
+
+    def end(self, reason: str) -> None:
+        """End for good; all followers go on by themselves."""
+        if self._over:
+            return
+        self._over = True
+        _log.info("the dump of %s for many streams has ended: %s", self._source.address, reason)
+        if self.flows:
+            self.flows = False
+            self.reads.ended(self)
+            self.reads.remove(self)
+        for tapped in tuple(self._followers):
+            tapped.end()
+        self._followers.clear()
+        self._behind.clear()
+        if self._reader:
+            self._reader.close()
+        self._on_end()
+        self._settled.set()
+
+    def fileno(self) -> int:
+        """See IReadDescriptor."""
+        return self._descriptor
+
+    def logPrefix(self) -> str:
+        """See IReadDescriptor."""
+        return "tap"
+
+    def connectionLost(self, reason: object) -> None:
+        """See IReadDescriptor."""
+        self.end("the connection is lost")
+
+    def doRead(self) -> None:
+        """See IReadDescriptor. Receive a piece, and let the followers decode it."""
+        assert self._connection is not None
+        sock = self._connection.socket
+        try:
+            piece = sock.recv(TAP_BYTES)
+        except NOTHING_YET:
+            return
+        except OSError as error:
+            self.end(f"the connection is lost: {error}")
+            return
+        self.heard_at = time.monotonic()
+        try:
+            if not piece:
+                raise SourceUnavailable("the server closed the connection")
+            self._take(piece)
+        except CanalError as error:
+            self.end(str(error))
+            return
+        if self._behind:  # the source waits for them, as it would wait for each of them alone
+            self._paused = True
+            self.reads.remove(self)
+        else:
+            self._read_decrypted()
+
+    def _read_decrypted(self) -> None:
+        """Read on if TLS has bytes at hand: they do not wake the reactor."""
+        assert self._connection is not None
+        sock = self._connection.socket
+        if isinstance(sock, SSLSocket) and sock.pending():
+            self.reads.call_later(0, self._read_again)
+
+    def _read_again(self) -> None:
+        if self.flows and not self._paused:
+            self.doRead()
+
+    def _take(self, piece: bytes) -> None:
+        outputs = self._decoded(piece)
+        beat = _only_heartbeat(piece, outputs)
+        repeated = beat is not None and beat == self._beat
+        self._beat = beat
+        if not repeated:
+            self._keep(piece)
+        for tapped in tuple(self._followers):
+            tapped.push(piece, beats=beat is not None, repeated=repeated)
+
+    def _keep(self, piece: bytes) -> None:
+        place = self._decoder.place
+        self._kept.append((piece, place))
+        self._kept_bytes += len(piece)
+        if place:
+            self._places.setdefault(place, self._first + len(self._kept))
+        while self._kept_bytes > KEPT_BYTES:
+            oldest, _ = self._kept.popleft()
+            self._kept_bytes -= len(oldest)
+            self._first += 1
+            while self._places:
+                known, number = next(iter(self._places.items()))
+                if number >= self._first:
+                    break
+                del self._places[known]
+
+    # ---- its followers
+
+    def knows(self, place: _Place) -> bool:
+        """Whether it has all bytes from this place on."""
+        return self.flows and place in self._places
+
+    def follower(self, place: _Place) -> Tapped:
+        """Return a new follower that begins at a place which it `knows`."""
+        behind = self._places[place] - self._first
+        tapped = Tapped(self, [piece for piece, _ in islice(self._kept, behind, None)])
+        self._followers[tapped] = None
+        return tapped
+
+    def left(self, tapped: Tapped) -> None:
+        """It follows no longer."""
+        self._followers.pop(tapped, None)
+        self.consumed(tapped)
+
+    def behind(self, tapped: Tapped) -> None:
+        """The reactor has to decode something for this follower."""
+        self._behind.add(tapped)
+
+    def consumed(self, tapped: Tapped) -> None:
+        """The reactor has nothing to decode for this follower."""
+        self._behind.discard(tapped)
+        if self._paused and not self._behind and self.flows:
+            self._paused = False
+            self.reads.add(self)
+            self._read_decrypted()
+
+
+class _NoTables:
+    """The table history of a decoder that drops all rows."""
+
+    lowers_names = False
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        """Return no columns."""
+        return TableSchema(table_map.schema, table_map.name, ())
+
+    def charset(self, schema: str) -> str:
+        """Return nothing, because no value is decoded."""
+        return ""
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
+        """Learn nothing."""
+        return True
+
+
+def _that_drops_all(at: LogPosition) -> Decoder:
+    """Return a decoder that only follows the places between transactions."""
+    return Decoder(
+        source=Source("", 0, "", 0),
+        journal=at.journal,
+        position=at.offset,
+        options=DecodeOptions(filter_rows=True, filter_query_dml=True, filter_query_dcl=True, filter_query_ddl=True),
+        tables=TableFilter(r"^$", ""),
+        fields=FieldFilter("", ""),
+        history=_NoTables(),
+    )
+
+
+def _only_heartbeat(piece: bytes, outputs: Iterable[Output]) -> SourceHeartbeat | None:
+    """Return the heartbeat of which a piece consists; None if it holds anything else."""
+    whole = len(piece) > 4 and 4 + int.from_bytes(piece[:3], "little") == len(piece)
+    beats = [output for output in outputs if isinstance(output, SourceHeartbeat)]
+    return beats[0] if whole and len(beats) == 1 else None
