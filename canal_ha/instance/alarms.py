@@ -51,6 +51,9 @@ class Outlook:
         return 0 <= self.purge_in_s < min(PURGE_MOST_S, self.expiry_s / 4) or self.purge_in_s == 0
 
 
+NO_END = Outlook()
+
+
 @dataclass(slots=True)
 class Alarms:
     """The alarms of one stream. All times are in seconds; 0 turns an alarm off.
@@ -65,10 +68,24 @@ class Alarms:
     blocked_s: float = 0.0
     active: set[str] = field(default_factory=set)
     _late_since: float | None = None
+    _rested: tuple[int, Outlook] | None = None
     _cursor: LogPosition | None = None
     _moved_at: float = 0.0
     _flow: tuple[int, int] = (-1, -1)
     _flowed_at: float = 0.0
+
+    def rests(self, rest: int | None, outlook: Outlook, now: float, denied: str = "") -> bool:
+        """Whether the stream rests where it did at the last look, with nothing to tell of.
+
+        rest: of the stream; see Stream.rest.
+        outlook, now, denied: as for `step`.
+        """
+        state = None if rest is None or denied or self.active else (rest, outlook)
+        same = state is not None and state == self._rested
+        self._rested = state
+        if same:
+            self._moved_at = now
+        return same
 
     def step(
         self, stream: StreamStatus, outlook: Outlook, now: float, denied: str = "", *, lost: bool = False

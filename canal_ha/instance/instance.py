@@ -33,7 +33,7 @@ from canal_ha.errors import (
     SnapshotRefused,
     SnapshotUnreadable,
 )
-from canal_ha.instance.alarms import LOST, PURGE, Alarms, Outlook
+from canal_ha.instance.alarms import LOST, NO_END, PURGE, Alarms, Outlook
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.feed_pace import FeedPaces
 from canal_ha.instance.from_thread import answer_of
@@ -911,9 +911,16 @@ class Instance:
         """Ask where the binlog ends, and look after the table history: in one call, while nothing is new."""
         start_known = self._has_begun or self.meta.start is not None
         nothing_new = start_known and self._newest is not None and not self._source_error
-        at_once = self._keeping_house(at_once=True) if nothing_new else lambda: False
+        keep_house = self._keeping_house(at_once=True) if nothing_new else lambda: False
+
+        def look() -> tuple[LogPosition, bool]:
+            return self._origin.view.newest(), keep_house()
+
         try:
-            newest, kept = await self._run_blocking(lambda: (self._origin.view.newest(), at_once()))
+            known = self._origin.at_once(look) if nothing_new else None
+            if known is None:
+                known = await self._run_blocking(look)
+            newest, kept = known
         except CanalError as error:
             if str(error) != self._source_error:
                 self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
@@ -975,14 +982,16 @@ class Instance:
         """Report alarms that begin or end."""
         for gone in self._alarms.keys() - self._streams.keys():
             del self._alarms[gone]
+        now = self._reactor.seconds()
         for client_id, stream in self._streams.items():
+            outlook = self._outlook.get(client_id, NO_END)
+            denied = self.meta.refused.get(client_id, "")
+            if client_id in self._alarms and self._alarms[client_id].rests(stream.rest, outlook, now, denied):
+                continue
             config = self.config
             limits = (config.alarm_lag_s, config.alarm_unmoved_s, config.alarm_blocked_s)
             alarms = self._alarms.setdefault(client_id, Alarms(*limits))
-            outlook = self._outlook.get(client_id, Outlook())
-            denied = self.meta.refused.get(client_id, "")
-            status, now = stream.status(self._newest), self._reactor.seconds()
-            for change in alarms.step(status, outlook, now, denied, lost=stream.lost):
+            for change in alarms.step(stream.status(self._newest), outlook, now, denied, lost=stream.lost):
                 name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"
                 facts = change.facts
                 self._log.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from canal_ha.config.model import WhenLost
 from canal_ha.instance.alarms import Outlook
@@ -12,6 +12,8 @@ from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
+
+T = TypeVar("T")
 
 
 class SourceView(Protocol):
@@ -92,7 +94,7 @@ class SourceSwitch(Protocol):
 class Origin(Protocol):
     """Everything that an instance needs of its source.
 
-    `open_feed` and `interrupt` run on the reactor, everything else on the pool.
+    `open_feed`, `at_once` and `interrupt` run on the reactor, everything else on the pool.
     """
 
     @property
@@ -124,6 +126,12 @@ class Origin(Protocol):
         cursors: of all clients; None if they are unknown. Then nothing is dropped.
         at_once: do only what takes no time. Return False if more is due, which has to be asked for again then.
         Raises CanalError when the source does not answer.
+        """
+
+    def at_once(self, call: Callable[[], T]) -> T | None:
+        """Return what a call to this origin returns; None if it would have to wait. The reactor's thread.
+
+        Raises what the call raises.
         """
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:

@@ -826,6 +826,13 @@ class Stream:
         state = SnapshotState.from_text(cursor.snapshot) if cursor else None
         return state.error if state else ""
 
+    @property
+    def rest(self) -> int | None:
+        """How many entries the client has acknowledged, if it has all that the source sent; None if not."""
+        ring, feed = self._ring, self._feed
+        rests = ring is not None and feed is not None and feed.idle and not self.error and ring.put_seq == ring.ack_seq
+        return ring.ack_seq if rests and ring is not None else None
+
     def status(self, newest: LogPosition | None) -> StreamStatus:
         """Return the figures of this moment. newest: where the binlog ended when the instance last asked."""
         ring, sink, feed = self._ring, self._sink, self._feed

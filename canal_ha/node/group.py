@@ -69,6 +69,9 @@ class GroupOrigin:
         found = (origin.definition(schema, table) for origin in self._origins)
         return next((text for text in found if text), None)
 
+    def at_once(self, call: Callable[[], object]) -> None:
+        """See Origin: its calls always wait."""
+
     def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin. Every source does it, even if another one fails."""
         places = None if cursors is None else [parts(self._config, cursor) for cursor in cursors]

@@ -72,6 +72,9 @@ class FilesOrigin:
         """See Origin."""
         return self._server.fetch(schema, table) if self._server else None
 
+    def at_once(self, call: Callable[[], object]) -> None:
+        """See Origin: its calls always wait."""
+
     def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """Do nothing: the table history of files is read again after every start."""
         return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, WhenLost
@@ -37,6 +37,7 @@ from canal_ha.node.snapshot_feed import SnapshotFeed, open_watched
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica, shared_replica
 from canal_ha.source.connection.idle_sessions import YOUNG_S
+from canal_ha.source.connection.known_only import NotKnown, known_only
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -53,6 +54,8 @@ from canal_ha.source.server.switch import Role
 from canal_ha.source.server.tap import Taps
 from canal_ha.source.server.view import View
 from canal_ha.source.snapshot.reader import SnapshotRoute
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,14 @@ class Upstreams:
         now = self._now
         own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
         return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own, RECENT_S).items()}
+
+    def at_once(self, call: Callable[[], T]) -> T | None:
+        """See Origin."""
+        try:
+            with known_only():
+                return call()
+        except NotKnown:
+            return None
 
     def purged(self, at: LogPosition) -> bool:
         """Whether the server has purged the journal of a position. One of another server counts as there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -396,6 +396,9 @@ class MemoryOrigin:
     def leaks(self) -> bool:
         """Whether a feed goes on although the origin is closed."""
         return self.closed and not all(feed.stopped for feed in self.opened)
+
+    def at_once(self, call: Callable[[], object]) -> None:
+        """See Origin: its calls always wait."""
 
     def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
@@ -29,6 +29,9 @@ class PlainOrigin:
     def open_feed(self, request: FeedRequest) -> Feed:
         """See Origin."""
         return self._open_feed(request)
+
+    def at_once(self, call: Callable[[], object]) -> None:
+        """See Origin: its calls always wait."""
 
     def keep_house(self, cursors: Collection[LogPosition] | None, *, at_once: bool = False) -> bool:
         """See Origin."""

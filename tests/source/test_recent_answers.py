@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from canal_ha.errors import SourceUnavailable
+from canal_ha.source.connection.known_only import KNOWN_S
 from canal_ha.source.connection.recent_answers import PATIENCE_S as WAIT_S
 from canal_ha.source.connection.recent_answers import RECENT_S, RecentAnswers
 from lab.waiting import until
@@ -177,4 +178,4 @@ def test_old_answers_take_no_memory(answers: RecentAnswers, clock: Clock) -> Non
     for number in range(100):
         answers.of(number, lambda: 1)
         clock.now += 1
-    assert len(answers._known) <= 2
+    assert len(answers._known) <= 1 + KNOWN_S

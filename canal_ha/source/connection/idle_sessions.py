@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.flavor import AskedServer, asked_server
+from canal_ha.source.connection.known_only import NotKnown, may_wait
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 
@@ -198,6 +199,8 @@ class SourceSessions:
     @contextmanager
     def lent_with_server(self) -> Iterator[KeptSession]:
         """Yield what `lent` does, with the server that answers on it."""
+        if not may_wait():
+            raise NotKnown
         used = self._taken()
         if used is None:
             with self._idle.opening(self._key):

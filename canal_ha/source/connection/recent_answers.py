@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.idle_sessions import account_of
+from canal_ha.source.connection.known_only import KNOWN_S, NotKnown, may_wait
 
 T = TypeVar("T")
 
@@ -55,8 +56,13 @@ class RecentAnswers:
         ask: asks it.
         recent_s: how old the answer may be; 0 wants one to a question that is asked from now on.
         go_on: called while waiting for somebody else's answer; what it raises ends the wait.
+
+        A thread that must not wait gets an answer of the last KNOWN_S, or NotKnown.
         """
         now = self._clock()
+        if not may_wait():
+            known: T = self._known_since(question, now - KNOWN_S)
+            return known
         oldest, waits_until = now - recent_s, now + MOST_PATIENCE_S
         while True:
             with self._lock:
@@ -76,12 +82,19 @@ class RecentAnswers:
             elif not asking.answered:  # perhaps because the other destination stops
                 return ask()
 
+    def _known_since(self, question: Hashable, oldest: float) -> Any:
+        """Return a known answer. Raises NotKnown if it is older, or if there is none."""
+        asked_at, answer = self._known.get(question, (-1.0, None))
+        if asked_at < oldest:
+            raise NotKnown
+        return answer
+
     def _answer(self, question: Hashable, ask: Callable[[], T], mine: _Asking) -> T:
         asked_at = self._clock()
         try:
             answer = ask()
             with self._lock:
-                self._known = {key: each for key, each in self._known.items() if asked_at - each[0] <= RECENT_S}
+                self._known = {key: each for key, each in self._known.items() if asked_at - each[0] <= KNOWN_S}
                 if asked_at >= self._known.get(question, (-1.0, None))[0]:
                     self._known[question] = asked_at, answer
             mine.answered = True

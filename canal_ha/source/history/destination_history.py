@@ -29,6 +29,7 @@ from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.idle_sessions import SourceSessions
+from canal_ha.source.connection.known_only import NotKnown, may_wait
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
@@ -253,11 +254,29 @@ class DestinationHistory:
         """Record the ranges if this is still the binlog that is covered, and nothing is due. Return False if not.
 
         end: of the binlog. The source is not asked.
+        Raises NotKnown, if this thread must not wait, instead of waiting for another thread or the store.
         """
-        if not self._goes_on(end):
-            return False
-        self._put_in_order()
-        return True
+        if not may_wait():
+            return self._goes_on_at_once(end)
+        with self._turn:
+            goes_on = self._is_covered(end)
+        if goes_on:
+            self._put_in_order()
+        return goes_on
+
+    def _goes_on_at_once(self, end: BinlogEnd) -> bool:
+        if not self._turn.acquire(blocking=False):
+            raise NotKnown
+        try:
+            goes_on = self._is_covered(end)
+            if goes_on:
+                self._trim()
+                noted = self._recording.has(self._with_snapshots(), dict(self._times.known))
+        finally:
+            self._turn.release()
+        if goes_on and not noted:
+            raise NotKnown
+        return goes_on
 
     def look(self, cursors: Collection[LogPosition] | None) -> None:
         """Begin to cover, record the ranges, and take a snapshot if it is due.
@@ -271,24 +290,6 @@ class DestinationHistory:
         with self._turn:
             self._trim()
         self._note()
-
-    def _goes_on(self, end: BinlogEnd) -> bool:
-        """Whether this is still the binlog that is covered, and nothing is due."""
-        with self._turn:
-            seen_at, seen = self._ends
-            self._advance()
-            self._ends = time.monotonic(), [known.end.order for known in self._history.ranges()]
-            if seen_at > end.asked_at:
-                seen = self._ends[1]  # which may lie beyond `end`, because streams have read on since it was asked for
-            return (
-                self._loaded
-                and self._recording.source == end.server.identity
-                and self._times.looked_at == end.newest.journal
-                and all(each <= end.newest.order for each in seen)
-                and bool(self._ends[1])
-                and not self._snapshot_due()
-                and not self._expired(self._limit_ms)
-            )
 
     def _look(self, cursors: Collection[LogPosition] | None) -> None:
         with self._sessions.lent() as session:
@@ -360,16 +361,37 @@ class DestinationHistory:
             return history, newest
 
     def _note(self) -> None:
-        """Store the covered ranges. A range without a snapshot is of no use to another node."""
+        """Store the covered ranges."""
         with self._noting:
             with self._turn:
                 recording = self._recording
-                covered = tuple(known for known in self._history.ranges() if self._has_snapshot(known))
+                covered = self._with_snapshots()
                 loaded, times = self._loaded, dict(self._times.known)
             if loaded:
                 recording.note(covered, times)
 
     # ---- holding the lock
+
+    def _is_covered(self, end: BinlogEnd) -> bool:
+        """Whether this is still the binlog that is covered, and nothing is due."""
+        seen_at, seen = self._ends
+        self._advance()
+        self._ends = time.monotonic(), [known.end.order for known in self._history.ranges()]
+        if seen_at > end.asked_at:
+            seen = self._ends[1]  # which may lie beyond `end`, because streams have read on since it was asked for
+        return (
+            self._loaded
+            and self._recording.source == end.server.identity
+            and self._times.looked_at == end.newest.journal
+            and all(each <= end.newest.order for each in seen)
+            and bool(self._ends[1])
+            and not self._snapshot_due()
+            and not self._expired(self._limit_ms)
+        )
+
+    def _with_snapshots(self) -> tuple[Range, ...]:
+        """Return the covered ranges. A range without a snapshot is of no use to another node."""
+        return tuple(known for known in self._history.ranges() if self._has_snapshot(known))
 
     def _check(self, history: History, at: LogPosition) -> None:
         """Raise SourceUnavailable if another server answers now. at: where a stream began to read."""

@@ -77,6 +77,11 @@ class Recording:
                 self._pending_snapshots.append(snapshot)
                 self._write(self._store)
 
+    def has(self, ranges: tuple[Range, ...], times: Mapping[str, int]) -> bool:
+        """Whether the store has everything, and these ranges. Does not wait. The arguments are those of `note`."""
+        waits = self._pending or self._pending_snapshots
+        return self._store is None or (not waits and self._durable == (ranges, times))
+
     def note(self, ranges: tuple[Range, ...], times: Mapping[str, int]) -> None:
         """Store the covered ranges, once all their records and snapshots are stored. times: see Kept."""
         covered = (ranges, dict(times))
