@@ -5,6 +5,7 @@ open, the node's memory, threads and connections to the database, its processor 
 one row needs to reach every client.
 
     python -m bench.destinations [--destinations N] [--database mariadb|mysql] [--idle SECONDS] [--rows N]
+        [--pause SECONDS]
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Clients:
         return sorted(at - committed for at in self.arrived)
 
 
-async def measured(server: SqlServer, count: int, idle_s: float, rows: int) -> None:
+async def measured(server: SqlServer, count: int, idle_s: float, rows: int, pause_s: float) -> None:
     """Print the figures of one node."""
     server.execute("CREATE DATABASE IF NOT EXISTS bench", f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY)")
     names = [f"d{number:04}" for number in range(count)]
@@ -114,14 +115,17 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int) -> N
         threads = len(list(Path(f"/proc/{node.pid}/task").iterdir()))
         print(f"threads after that: {threads}", flush=True)
         before = measure.cpu_seconds(node.pid)
-        found = [await clients.row(server, number) for number in range(1, rows + 1)]
+        found = []
+        for number in range(1, rows + 1):
+            found.append(await clients.row(server, number))
+            await asyncio.sleep(pause_s)
         used = (measure.cpu_seconds(node.pid) - before) / rows
         last = [times[-1] * 1000 for times in found]
         middle = [statistics.median(times) * 1000 for times in found]
         print(
             f"a row reaches half of the clients after {statistics.median(middle):.0f} ms,"
             f" all of them after {statistics.median(last):.0f} ms (at most {max(last):.0f}; {rows} rows);"
-            f" {used * 1000:.0f} ms of the node's processor time for each"
+            f" {used * 1000:.0f} ms of the node's processor time for each, with the {pause_s:g} s behind it"
         )
         reading.cancel()
 
@@ -133,12 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--database", default="mysql", choices=("mariadb", "mysql"))
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
     parser.add_argument("--rows", type=int, default=20)
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds between two rows")
     chosen = parser.parse_args(arguments)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the node inherits it
     with workloads.server(chosen.database) as server:
         server.execute("SET GLOBAL max_connections = 100000")
-        asyncio.run(measured(server, chosen.destinations, chosen.idle, chosen.rows))
+        asyncio.run(measured(server, chosen.destinations, chosen.idle, chosen.rows, chosen.pause))
     return 0
 
 
