@@ -13,7 +13,8 @@ import pytest
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.source.connection.reactor_reads import ReactorReads
-from canal_ha.source.server import dump, tap, tapped
+from canal_ha.source.connection.reader import DumpReader
+from canal_ha.source.server import tap, tapped
 from canal_ha.source.server.dump import DumpFailed
 from canal_ha.source.server.tap import Taps
 from lab import SqlServer
@@ -125,14 +126,14 @@ def test_streams_that_open_together_open_no_dumps_of_their_own(
         return wait(self, go_on)
 
     monkeypatch.setattr(tap.Tap, "opened", together)
-    reader = dump.DumpReader
+    reader = DumpReader
 
     def counted(*args: Any) -> Any:
         opened.wait(10)  # the first ones are slow, so that all open at once
         own.append(args)
         return reader(*args)
 
-    monkeypatch.setattr(dump, "DumpReader", counted)
+    monkeypatch.setattr("canal_ha.source.server.dump.DumpReader", counted)
     streams.open(STREAMS + 5)
     streams.insert(3)
     streams.check()

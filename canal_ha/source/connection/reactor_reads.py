@@ -21,6 +21,8 @@ from functools import partial
 from socket import MSG_PEEK, socket
 from typing import Protocol
 
+from canal_ha.source.connection.thread_starts import ThreadStarts
+
 PIECE_BYTES = 4 * 1024  # received at once; usually some 0.1 ms of decoding
 ROUND_S = 0.005  # of each round of the reactor, and the last piece that begins
 
@@ -68,11 +70,15 @@ class Watched(Protocol):
 
 
 class ReactorReads:
-    """The sockets that one reactor reads for dumps. See the module."""
+    """The sockets that one reactor reads for dumps. See the module.
+
+    threads: begins the threads of dumps that get their sockets back.
+    """
 
     def __init__(self, reactor: ReadingReactor) -> None:
         """reactor: Twisted's."""
         self._reactor = reactor
+        self.threads = ThreadStarts(self)
         self._decoding = 0  # the reactor's thread while it decodes
         self._calls: deque[Callable[[], object]] = deque()
         self._round = 0

@@ -794,27 +794,35 @@ class Dump:
 
     def _given_back(self) -> None:
         """Let a thread go on. The reactor's thread."""
+        assert self._reads is not None
         if self._taps:
             self._taps.given_back(self._config, self._source, self)
+        self._reads.threads.begin(self, self._start_again)
+
+    def _start_again(self) -> None:
         try:
             self.start()
         except RuntimeError:  # there are too many threads
             assert self._reads is not None
-            self._reads.later(THREAD_AGAIN_S, self._given_back)
+            self._reads.later(THREAD_AGAIN_S, self._start_again)
 
     def _take_over(self, connection: Lendable, lent: Borrowed) -> None:
         """Go on where the reactor stopped. Raises what its last piece raised."""
-        self._lent = None
-        self._be_patient(True)
-        self.lent = False
-        self._answer = lambda: None
-        lent.raise_error()
-        self._calm.interrupted()
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            connection.hand_over(self._decode(rest, 0))
-        elif lent.silent:
-            raise connection.silence()
+        assert self._reads is not None
+        try:
+            self._lent = None
+            self._be_patient(True)
+            self.lent = False
+            self._answer = lambda: None
+            lent.raise_error()
+            self._calm.interrupted()
+            rest, self._rest = self._rest, None
+            if rest is not None:
+                connection.hand_over(self._decode(rest, 0))
+            elif lent.silent:
+                raise connection.silence()
+        finally:
+            self._reads.threads.settled(self)
 
     def _be_patient(self, patient: bool) -> None:
         room = self._lead or self._ring_room
