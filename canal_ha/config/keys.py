@@ -461,7 +461,7 @@ STREAM_SHARED = _shared(
     "instance.stream.shared",
     kinds.switch(),
     "true",
-    "streams with equal filters read the newest part of the binlog from one dump",
+    "streams with equal filters read the newest part of the binlog from one dump, and so do 16 streams of a server",
 )
 STREAM_REACTOR = _shared(
     "instance.stream.reactor",
