@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,7 @@ from canal_ha.instance.alarms import Outlook
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.node.upstreams import Upstreams
+from canal_ha.source.connection.idle_sessions import YOUNG_S
 from canal_ha.source.positions.scan import Scanner
 from lab import MySQL, SqlServer
 from lab.ports import LOOPBACK
@@ -123,6 +125,7 @@ def test_destinations_of_an_address_that_moved_each_see_their_own_server(tmp_pat
         before = [Upstreams(replace(config, destination=f"b{number}"), silent) for number in range(3)]
         former = {each.newest().server for each in before}
         link.target = second.port
+        time.sleep(YOUNG_S)  # a destination that starts takes sessions that began just now
         after = [Upstreams(replace(config, destination=f"a{number}"), silent) for number in range(3)]
         now = {each.newest().server for each in after}
         assert (len(former), len(now), len(former | now)) == (1, 1, 2)
