@@ -12,7 +12,10 @@ from setuptools.command.build_ext import build_ext
 
 KERNEL = "canal_ha/decode/kernel"
 DECODER = ("cells", "numbers", "temporal", "documents", "rows", "protection", "gtid", "grouping", "stream", "images")
-READER = ("buffers", "fields", "layouts", "entries", "columns", "changes", "queue_rows", "envelopes", "transactions")
+READER = (
+    *("buffers", "fields", "layouts", "entries", "columns", "shapes"),
+    *("changes", "queue_rows", "envelopes", "transactions"),
+)
 HOT = DECODER + READER  # kernel.HOT
 FLAGS = os.environ.get("CANAL_HA_CFLAGS", "-O3 -g0").split()
 WANTED = os.environ.get("CANAL_HA_KERNEL", "auto")

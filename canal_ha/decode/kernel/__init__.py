@@ -16,7 +16,10 @@ from pathlib import Path
 from types import ModuleType
 
 DECODER = ("cells", "numbers", "temporal", "documents", "rows", "protection", "gtid", "grouping", "stream", "images")
-READER = ("buffers", "fields", "layouts", "entries", "columns", "changes", "queue_rows", "envelopes", "transactions")
+READER = (
+    *("buffers", "fields", "layouts", "entries", "columns", "shapes"),
+    *("changes", "queue_rows", "envelopes", "transactions"),
+)
 HOT = DECODER + READER  # the compiled modules; primitives are inlined
 _HERE = Path(__file__).parent
 

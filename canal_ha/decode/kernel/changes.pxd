@@ -4,10 +4,13 @@ cimport canal_ha.decode.kernel.columns as c
 cimport canal_ha.decode.kernel.entries as e
 cimport canal_ha.decode.kernel.layouts as ly
 cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.shapes as sh
 cimport canal_ha.decode.kernel.texts as t
 cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t
+
+cdef Py_ssize_t _SHAPES
 
 cdef int _kind(e.Entries entry) except -1
 
@@ -20,7 +23,7 @@ cdef class Marks:
     cpdef Marks left(self)
     @cython.locals(again=Marks)
     cpdef Marks renewed(self, b.Spares spares)
-    cpdef int put(self, e.Entries entry, int op, Py_ssize_t row) except -1
+    cpdef int put(self, e.Entries entry, int op, Py_ssize_t row, Py_ssize_t count=*) except -1
 
 cdef class Sheet:
     cdef public object owner, identity
@@ -28,7 +31,13 @@ cdef class Sheet:
     cdef public Marks marks
     cdef public Py_ssize_t since
     cdef public bint whole
+    cdef list _shapes
+    cdef Py_ssize_t _made
 
+    cpdef start(self, object identity, list plan, Marks marks=*)
+    cdef sh.Shape shape(self, int event)
+    @cython.locals(shape=sh.Shape)
+    cdef int learn(self, int event, ly.Images images) except -1
     @cython.locals(images=ly.Images, target=c.Target)
     cpdef int rest(self) except -1
 
@@ -49,11 +58,13 @@ cdef class TableRows:
     cdef bint _same_table(self, e.Entries entry) except -1
     @cython.locals(
         src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
-        after=ly.Layout, layout=ly.Layout, kind=int, op=int, partial=bint
+        after=ly.Layout, layout=ly.Layout, kind=int, op=int, partial=bint, usual=bint, shape=sh.Shape, done=Py_ssize_t,
+        changed=bint
     )
     cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1
     @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.ColumnLayout)
     cdef int _put(self, bytes src, ly.Layout layout, list plan) except -1
+    cdef int _refuse(self, ly.Layout layout, Py_ssize_t place, list plan) except -1
 
 cdef class Maps:
     cdef public c.Groups items

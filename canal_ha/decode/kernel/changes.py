@@ -28,8 +28,10 @@ import canal_ha.decode.kernel.columns as c
 import canal_ha.decode.kernel.entries as e
 import canal_ha.decode.kernel.layouts as ly
 import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.shapes as sh
 import canal_ha.decode.kernel.texts as t
 
+_SHAPES = 50  # made between two calls of Sheet.start; more only take time if the columns change with every row
 _DDL_EVENTS = frozenset({4, 5, 6, 8, 9, 10, 11})  # model.entry.DDL_TYPES
 
 
@@ -84,8 +86,8 @@ class Marks:
         again.places = spares.take(4 * again.expected)
         return again
 
-    def put(self, entry: e.Entries, op: int, row: int) -> None:
-        """Add a row of the current entry."""
+    def put(self, entry: e.Entries, op: int, row: int, count: int = 1) -> None:
+        """Add rows of the current entry. row: index of the first one."""
         if entry.number != self._last:
             self._last = entry.number
             self.entries += 1
@@ -94,14 +96,12 @@ class Marks:
             t.put_i64(self.times, entry.time_ms * 1000)
             t.put_i64(self.servers, entry.server_id)
             t.put_i64(self.offsets, entry.offset)
-            self.journals.put(entry.src, entry.journal_start, entry.journal_stop)
-            self.gtids.put(entry.src, entry.gtid_start, entry.gtid_stop)
-            self.schemas.put(entry.src, entry.schema_start, entry.schema_stop)
-            self.tables.put(entry.src, entry.table_start, entry.table_stop)
-        t.put_i8(self.ops, op)
-        t.put_i32(self.rows, row)
-        t.put_i32(self.places, self.entries - 1)
-        self.count += 1
+            self.journals.put_text(entry.src, entry.journal_start, entry.journal_stop)
+            self.gtids.put_text(entry.src, entry.gtid_start, entry.gtid_stop)
+            self.schemas.put_text(entry.src, entry.schema_start, entry.schema_stop)
+            self.tables.put_text(entry.src, entry.table_start, entry.table_stop)
+        t.put_marks(self.ops, self.rows, self.places, op, row, self.entries - 1, count)
+        self.count += count
 
 
 class Sheet:
@@ -111,7 +111,7 @@ class Sheet:
     whole: ask for a layout whenever new rows lack columns, or the images of an update have different ones.
     """
 
-    __slots__ = ("changes", "identity", "marks", "owner", "plan", "since", "whole")
+    __slots__ = ("_made", "_shapes", "changes", "identity", "marks", "owner", "plan", "since", "whole")
 
     def __init__(self, owner: Any, key_places: ly.KeyPlaces | None = None) -> None:
         """Begin without columns.
@@ -127,6 +127,8 @@ class Sheet:
         self.plan: list[c.Target | None] = []
         self.marks = Marks()
         self.since = -1  # where the entries of its rows begin
+        self._shapes: list[sh.Shape | None] = [None] * 3  # like changes
+        self._made = 0
 
     def start(self, identity: object, plan: list[c.Target | None], marks: Marks | None = None) -> None:
         """Start again, for rows with these columns. marks: empty ones."""
@@ -134,6 +136,24 @@ class Sheet:
         self.plan = plan
         self.marks = Marks() if marks is None else marks
         self.since = -1
+        self._shapes = [None] * 3
+        self._made = 0
+
+    def shape(self, event: int) -> sh.Shape | None:
+        """Return the shape of rows of this kind of change, if some were read."""
+        return self._shapes[event - 1]
+
+    def learn(self, event: int, images: ly.Images) -> None:
+        """Make a shape of the row that `images` has just read, unless there is one."""
+        shape = self._shapes[event - 1]
+        if (
+            shape is None
+            or shape.learned != images.learned
+            or shape.before is not images.before
+            or shape.after is not images.after
+        ) and self._made < _SHAPES:
+            self._shapes[event - 1] = sh.Shape(images, event, self.plan)
+            self._made += 1
 
     def rest(self) -> None:
         """Release all entries and memory, until rows of another TableRows are put here."""
@@ -144,6 +164,7 @@ class Sheet:
                 target.leave()
         self.marks = self.marks.left()
         self.since = -1
+        self._shapes = [None] * 3
 
 
 class TableRows:
@@ -255,9 +276,21 @@ class TableRows:
             sheet.since = entry.store_start
         elif marks.count >= self.rows or entry.store_stop - sheet.since > self.size:
             return k.FULL
+        usual = not (sheet.whole and entry.partial)
         while self._row < self._count:
             row = self._row
-            images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+            shape = sheet.shape(event)
+            if shape is not None and usual and not self._deleted:
+                done = shape.put(src, entry.rows, row, self._count)
+                if shape.refused >= 0:
+                    self._refuse(images.before if event == k.EVENT_DELETE else images.after, shape.refused, plan)
+                if done:
+                    marks.put(entry, kind, row, done)
+                    row += done
+                    self._row = row
+                    if row == self._count:
+                        break
+            changed = images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
             before = images.before
             after = images.after
             op = kind
@@ -270,6 +303,8 @@ class TableRows:
                 self.layout = layout
                 return k.LAYOUT
             self._put(src, layout, plan)
+            if marks.count and not changed and usual and op == kind:
+                sheet.learn(event, images)
             marks.put(entry, op, row)
             if op == k.DELETE and event == k.EVENT_UPDATE:
                 self._deleted = True
@@ -286,10 +321,14 @@ class TableRows:
                 continue
             column = columns[place]
             if not target.put(src, column.start, column.stop):
-                self.place = place
-                self.layout = layout
-                self.refused = target
-                raise p.Broken(f"column {column.name}: no value of its type")
+                self._refuse(layout, place, plan)
+
+    def _refuse(self, layout: ly.Layout, place: int, plan: list[c.Target | None]) -> None:
+        self.place = place
+        self.layout = layout
+        self.refused = plan[place]
+        column = layout.columns[place]
+        raise p.Broken(f"column {column.name}: no value of its type")
 
 
 class Maps:

@@ -114,6 +114,12 @@ class Target:
         self.refused = src[start:stop]
         return False
 
+    def put_text(self, src: bytes, start: int, stop: int) -> None:
+        """Append the text src[start:stop], which is UTF-8, to a column of TEXT without NULL."""
+        p.put_slice(self.data, src, start, stop)
+        _put_end(self.offsets, p.size(self.data))
+        self.count += 1
+
     def put_null(self) -> None:
         """Append NULL."""
         if self.nulls == 0:

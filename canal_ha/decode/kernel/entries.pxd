@@ -2,6 +2,7 @@ cimport canal_ha.decode.kernel.codes as k
 cimport canal_ha.decode.kernel.fields as f
 cimport canal_ha.decode.kernel.kinds as e
 cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.repeats as r
 cimport canal_ha.decode.kernel.texts as t
 cimport cython
 from cpython.array cimport array as c_array
@@ -35,13 +36,15 @@ cdef class Entries(f.Cursor):
     cdef public bytes _journal
     cdef public c_array rows
 
-    @cython.locals(tag=uint64_t)
+    @cython.locals(tag=uint64_t, start=Py_ssize_t, end=Py_ssize_t)
     cpdef bint next(self) except -1
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t next_unusual(self) except -2
     cpdef int only(self, bytes src) except -1
-    @cython.locals(src=bytes, tag=uint64_t, value=int64_t)
+    @cython.locals(src=bytes, head=r.Head)
     cdef int _entry(self, Py_ssize_t end) except -1
+    @cython.locals(tag=uint64_t, value=int64_t)
+    cdef int _fields(self, Py_ssize_t end) except -1
     @cython.locals(
         src=bytes, tag=uint64_t, kind=int, start=Py_ssize_t, stop=Py_ssize_t, value=uint64_t, after=Py_ssize_t
     )

@@ -12,6 +12,7 @@ import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.kinds as e
 import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.repeats as r
 import canal_ha.decode.kernel.texts as t
 from canal_ha.model.entry import PARTIAL_PROP, SNAPSHOT_PROP
 
@@ -187,6 +188,13 @@ class Entries(f.Cursor):
     def next(self) -> bool:
         """Step to the next entry; return whether there is one. Raises Broken."""
         while self.pos < self.stop:
+            start = -1
+            if p.u8(self.src, self.pos) == 0x12:
+                start, end = p.stretch(self.src, self.pos + 1, self.stop)
+            if start >= 0:
+                self.pos = start
+                self._entry(end)
+                return True
             tag = self.tag(self.stop)
             if tag == 0x12:
                 self._entry(self.end(self.stop))
@@ -217,6 +225,49 @@ class Entries(f.Cursor):
     def _entry(self, end: int) -> None:
         src = self.src
         self.number += 1
+        head = r.head(src, self.pos, end, k.ROWDATA, _ENTRY_TYPES, _SNAPSHOT, _OWN_GTID, _PARTIAL)
+        if head.known:
+            self.kind = head.kind
+            self.partial = head.partial
+            self.offset = head.offset
+            self.server_id = head.server_id
+            self.time_ms = head.time_ms
+            self.journal_start = head.journal_start
+            self.journal_stop = head.journal_stop
+            self.schema_start = head.schema_start
+            self.schema_stop = head.schema_stop
+            self.table_start = head.table_start
+            self.table_stop = head.table_stop
+            self.gtid_start = head.gtid_start
+            self.gtid_stop = head.gtid_stop
+            self.snapshot_start = head.snapshot_start
+            self.snapshot_stop = head.snapshot_stop
+            self.store_start = head.store_start
+            self.store_stop = head.store_stop
+            self.own_gtid_start = head.own_gtid_start
+            self.own_gtid_stop = head.own_gtid_stop
+            self.pos = end
+        else:
+            self._fields(end)
+        if not -_LARGEST_MS <= self.time_ms <= _LARGEST_MS:
+            raise p.Broken("an execution time beyond all times")
+        if not head.ascii and not (
+            p.is_utf8(src, self.journal_start, self.journal_stop)
+            and p.is_utf8(src, self.schema_start, self.schema_stop)
+            and p.is_utf8(src, self.table_start, self.table_stop)
+            and p.is_utf8(src, self.gtid_start, self.gtid_stop)
+        ):
+            raise p.Broken("a text of a header is no UTF-8")
+        if self.offset == self._offset and p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
+            self.sub += 1
+        else:
+            self.sub = 0
+            self._offset = self.offset
+            if not p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
+                self._journal = src[self.journal_start : self.journal_stop]
+
+    def _fields(self, end: int) -> None:
+        """Read the fields of an entry in any form."""
         self.kind = k.ROWDATA
         self.partial = False
         self.offset = self.server_id = self.time_ms = 0
@@ -238,22 +289,6 @@ class Entries(f.Cursor):
                 self.pos = self.store_stop
             else:
                 self.skip(tag, end)
-        if not -_LARGEST_MS <= self.time_ms <= _LARGEST_MS:
-            raise p.Broken("an execution time beyond all times")
-        if not (
-            p.is_utf8(src, self.journal_start, self.journal_stop)
-            and p.is_utf8(src, self.schema_start, self.schema_stop)
-            and p.is_utf8(src, self.table_start, self.table_stop)
-            and p.is_utf8(src, self.gtid_start, self.gtid_stop)
-        ):
-            raise p.Broken("a text of a header is no UTF-8")
-        if self.offset == self._offset and p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
-            self.sub += 1
-        else:
-            self.sub = 0
-            self._offset = self.offset
-            if not p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
-                self._journal = src[self.journal_start : self.journal_stop]
 
     def _header(self, end: int) -> None:
         src = self.src
@@ -348,6 +383,9 @@ class Entries(f.Cursor):
         self.is_ddl = False
         self.sql_start = self.sql_stop = 0
         while self.pos < end:
+            self.pos = r.rows(src, self.pos, end, rows)
+            if self.pos == end:
+                break
             tag = self.tag(end)
             if tag == 0x62:
                 start, stop = p.stretch(src, self.pos, end)

@@ -31,7 +31,7 @@ cdef class Images(f.Cursor):
     cdef public object key_places
     cdef public Layout before, after
     cdef public Py_ssize_t _index, _name_start, _name_stop, _type_start, _type_stop, _value_at, _value_start, _value_stop
-    cdef public Py_ssize_t _values
+    cdef public Py_ssize_t _values, learned
     cdef public int _sql_type
     cdef public bint _key, _null
 

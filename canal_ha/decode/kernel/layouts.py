@@ -110,6 +110,7 @@ class Images(f.Cursor):
     """Reads the RowDatas of one table and one kind of change.
 
     before, after: layouts of the last row, with the places of its values.
+    learned: how many variants were remembered.
     identities: shared by all kinds of change of a table.
     key_places: called once for each Layout; None: the key is the primary key.
     """
@@ -117,7 +118,7 @@ class Images(f.Cursor):
     __slots__ = (
         "_index", "_key", "_name_start", "_name_stop", "_null", "_sql_type", "_type_start", "_type_stop", "_value_at",
         "_value_start", "_value_stop", "_values", "after", "before", "identities", "key_places", "known_after",
-        "known_before",
+        "known_before", "learned",
     )  # fmt: skip
 
     def __init__(self, identities: dict[object, object], key_places: KeyPlaces | None = None) -> None:
@@ -126,6 +127,7 @@ class Images(f.Cursor):
         self.key_places = key_places
         self.known_before: dict[object, Layout] = {}
         self.known_after: dict[object, Layout] = {}
+        self.learned = 0
         self.before = self._layout([], self.known_before)
         self.after = self._layout([], self.known_after)
 
@@ -253,10 +255,12 @@ class Images(f.Cursor):
         if len(column.variants) < _VARIANTS:
             if self._values == 0:
                 column.variants.append(Variant(src[pos:end], b"", True, self._sql_type))
+                self.learned += 1
             elif self._values == 1 and not null:
                 column.variants.append(
                     Variant(src[pos : self._value_at], src[self._value_stop : end], False, self._sql_type)
                 )
+                self.learned += 1
         return True
 
     def _parse(self, end: int) -> None:

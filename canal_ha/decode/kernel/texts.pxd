@@ -64,6 +64,23 @@ cdef inline int put_i32(bytearray out, int64_t value) except -1:
 cdef inline int put_i64(bytearray out, int64_t value) except -1:
     return _put(out, &value, 8)
 
+cdef inline int put_marks(
+    bytearray ops, bytearray rows, bytearray places, int op, Py_ssize_t row, Py_ssize_t place, Py_ssize_t count
+) except -1:
+    cdef char *to_rows
+    cdef char *to_places
+    cdef int32_t narrow
+    cdef Py_ssize_t index
+    memset(kernel_extend(ops, count), op, count)
+    to_rows = kernel_extend(rows, 4 * count)
+    to_places = kernel_extend(places, 4 * count)
+    for index in range(count):
+        narrow = <int32_t>(row + index)
+        memcpy(to_rows + 4 * index, &narrow, 4)
+        narrow = <int32_t>place
+        memcpy(to_places + 4 * index, &narrow, 4)
+    return 0
+
 cdef inline int put_integer(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop, int size) except -1:
     cdef int64_t value = 0
     cdef int8_t b1

@@ -67,6 +67,14 @@ def put_i64(out: bytearray, value: int) -> None:
     out += _I64(value)
 
 
+def put_marks(ops: bytearray, rows: bytearray, places: bytearray, op: int, row: int, place: int, count: int) -> None:
+    """Append `count` times `op` in 8 bits, as many numbers from `row` on, and as often `place`, both in 32 bits."""
+    ops += _I8(op) * count
+    for index in range(count):
+        rows += _I32(row + index)
+    places += _I32(place) * count
+
+
 def put_integer(out: bytearray, src: bytes, start: int, stop: int, size: int) -> bool:
     """Append a whole number of 1, 2, 4 or 8 bytes."""
     text = src[start:stop]

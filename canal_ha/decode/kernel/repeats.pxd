@@ -1,0 +1,152 @@
+# The functions of repeats.py in C, with the same names. These read what has the usual form; see repeats.h.
+
+cimport canal_ha.decode.kernel.columns as c
+cimport canal_ha.decode.kernel.layouts as ly
+cimport canal_ha.decode.kernel.primitives as p
+from cpython.array cimport array as c_array
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+cdef extern from "Python.h":
+    char *PyBytes_AS_STRING(bytes data) noexcept nogil
+    Py_ssize_t PyBytes_GET_SIZE(bytes data) noexcept nogil
+    char *PyByteArray_AS_STRING(bytearray data) noexcept nogil
+    ctypedef struct PyObject:
+        pass
+
+cdef extern from "repeats.h":
+    ctypedef struct Head "kernel_head":
+        bint known, ascii, partial
+        int kind
+        int64_t offset, server_id, time_ms
+        Py_ssize_t journal_start, journal_stop, schema_start, schema_stop, table_start, table_stop
+        Py_ssize_t gtid_start, gtid_stop, snapshot_start, snapshot_stop, own_gtid_start, own_gtid_stop
+        Py_ssize_t store_start, store_stop
+    ctypedef struct Name "kernel_name":
+        const unsigned char *data
+        Py_ssize_t size
+    ctypedef struct Known "kernel_variant":
+        const unsigned char *head
+        const unsigned char *tail
+        Py_ssize_t head_size, tail_size
+        bint null
+    ctypedef struct Part "kernel_part":
+        const Known *variants
+        int known, last, tag, twin, format, width, precision, scale
+        const unsigned char *value
+        Py_ssize_t size
+        PyObject *data
+        PyObject *offsets
+        PyObject *validity
+        Py_ssize_t *count
+        Py_ssize_t *nulls
+    Head kernel_entry(
+        const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, const Name *names
+    ) noexcept nogil
+    const unsigned char *kernel_stretch(
+        const unsigned char *at, const unsigned char *stop, Py_ssize_t *size
+    ) noexcept nogil
+    void kernel_fetch(const unsigned char *at, Py_ssize_t size, const unsigned char *stop) noexcept nogil
+    bint kernel_match(
+        Part *parts, Py_ssize_t width, const unsigned char *at, const unsigned char *stop
+    ) noexcept nogil
+    Py_ssize_t kernel_put_values(Part *parts, Py_ssize_t width, Py_ssize_t place) except -1
+
+cdef inline const unsigned char *_base(bytes src) noexcept nogil:
+    return <const unsigned char *>PyBytes_AS_STRING(src)
+
+cdef inline int _name(Name *name, bytes text) noexcept nogil:
+    name.data = _base(text)
+    name.size = PyBytes_GET_SIZE(text)
+    return 0
+
+cdef inline Head head(
+    bytes src, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, bytes snapshot, bytes own_gtid, bytes partial
+) noexcept nogil:
+    cdef Name[3] names
+    _name(names, snapshot)
+    _name(names + 1, own_gtid)
+    _name(names + 2, partial)
+    return kernel_entry(_base(src), start, stop, kind, kinds, names)
+
+cdef inline Py_ssize_t rows(bytes src, Py_ssize_t start, Py_ssize_t stop, c_array found) except -1:
+    cdef const unsigned char *at = _base(src) + start
+    cdef const unsigned char *end = _base(src) + stop
+    cdef const unsigned char *data
+    cdef Py_ssize_t size
+    while at < end and at[0] == 0x62:
+        data = kernel_stretch(at + 1, end, &size)
+        if data == NULL:
+            break
+        kernel_fetch(data, size, _base(src) + PyBytes_GET_SIZE(src))
+        p.push(found, data - _base(src))
+        at = data + size
+        p.push(found, at - _base(src))
+    return at - _base(src)
+
+cdef inline Part *_parts(bytearray room) noexcept nogil:
+    return <Part *>PyByteArray_AS_STRING(room)
+
+cdef inline int prepare(bytearray room, list columns, list targets, list twins, list tags) except -1:
+    cdef Py_ssize_t width = len(columns), count = 0, place, index
+    cdef ly.ColumnLayout column
+    cdef ly.Variant variant
+    cdef c.Target target
+    cdef Part *part
+    cdef Known *known
+    for column in columns:
+        count += len(column.variants)
+    p.truncate(room, 0)
+    p.reserve(room, width * sizeof(Part) + count * sizeof(Known))
+    memset(PyByteArray_AS_STRING(room), 0, width * sizeof(Part) + count * sizeof(Known))
+    known = <Known *>(_parts(room) + width)
+    for place in range(width):
+        column = columns[place]
+        part = _parts(room) + place
+        part.variants = known
+        part.known = <int>len(column.variants)
+        part.tag = tags[place]
+        part.twin = twins[place]
+        for index in range(part.known):
+            variant = column.variants[index]
+            if variant is column.last:
+                part.last = <int>index
+            known.head = _base(variant.head)
+            known.head_size = variant.head_size
+            known.tail = _base(variant.tail)
+            known.tail_size = variant.tail_size
+            known.null = variant.null
+            known += 1
+        target = targets[place]
+        if target is not None:
+            part.format = target.format
+            part.width = target.width
+            part.precision = target.precision
+            part.scale = target.scale
+            part.count = &target.count
+            part.nulls = &target.nulls
+    return 0
+
+cdef inline int begin(bytearray room, list targets) except -1:
+    cdef Part *part = _parts(room)
+    cdef c.Target target
+    for target in targets:
+        if target is not None:
+            part.data = <PyObject *>target.data
+            part.offsets = <PyObject *>target.offsets
+            part.validity = <PyObject *>target.validity
+        part += 1
+    return 0
+
+cdef inline bint match(bytearray room, Py_ssize_t width, bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    return kernel_match(_parts(room), width, _base(src) + start, _base(src) + stop)
+
+cdef inline Py_ssize_t put_from(bytearray room, Py_ssize_t width, Py_ssize_t place) except -1:
+    return kernel_put_values(_parts(room), width, place)
+
+cdef inline bint put_one(bytearray room, Py_ssize_t place, bytes src, c.Target target) except -1:
+    cdef Part *part = _parts(room) + place
+    if part.value == NULL:
+        target.put_null()
+        return True
+    return target.put(src, part.value - _base(src), part.value - _base(src) + part.size)

@@ -1,0 +1,82 @@
+"""Read entries and rows that have the usual form, without objects for their parts.
+
+A compiled build replaces these functions by inline C, which declines what has another form. Interpreted, they decline
+everything: then the general readers read it, with the same result.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canal_ha.decode.kernel.columns import Target
+    from canal_ha.decode.kernel.layouts import ColumnLayout
+
+
+class Head:
+    """The fields of an Entry, as Entries has them.
+
+    known: whether the entry was read; the other fields count only then.
+    ascii: whether journal, schema, table and gtid are ASCII.
+    """
+
+    known = ascii = partial = False
+    kind = offset = server_id = time_ms = 0
+    journal_start = journal_stop = schema_start = schema_stop = table_start = table_stop = 0
+    gtid_start = gtid_stop = snapshot_start = snapshot_stop = own_gtid_start = own_gtid_stop = 0
+    store_start = store_stop = 0
+
+
+_DECLINED = Head()
+
+
+def head(
+    src: bytes, start: int, stop: int, kind: int, kinds: int, snapshot: bytes, own_gtid: bytes, partial: bytes
+) -> Head:
+    """Read the Entry src[start:stop] without its content.
+
+    kind: its entryType if it has none.
+    kinds: the largest entryType that counts.
+    snapshot, own_gtid, partial: names of properties.
+    """
+    return _DECLINED
+
+
+def rows(src: bytes, start: int, stop: int, found: array[int]) -> int:
+    """Append start and stop of each RowData from src[start] on; return where the first field of another form begins."""
+    return start
+
+
+def prepare(
+    room: bytearray, columns: list[ColumnLayout], targets: list[Target | None], twins: list[int], tags: list[int]
+) -> None:
+    """Store in `room` what `match` compares.
+
+    columns: of a RowData, in order; their variants must stay referenced while `room` is used, as the targets must.
+    targets: what takes the value of each column; None leaves it out.
+    twins: an earlier column that must have the same value; -1 for none.
+    tags: of their fields.
+    """
+
+
+def begin(room: bytearray, targets: list[Target | None]) -> None:
+    """Prepare for rows, after the targets may have got other memory."""
+
+
+def match(room: bytearray, width: int, src: bytes, start: int, stop: int) -> bool:
+    """Find the values of the RowData src[start:stop]; return whether it has these columns and known bytes around them.
+
+    width: the number of columns.
+    """
+    return False
+
+
+def put_from(room: bytearray, width: int, place: int) -> int:
+    """Put the values of the row that `match` has found, from this column on; return the first column to `put_one`."""
+    return width
+
+
+def put_one(room: bytearray, place: int, src: bytes, target: Target) -> bool:
+    """Put one value like Target.put."""
+    return True
