@@ -24,6 +24,7 @@ cdef class Marks:
     @cython.locals(again=Marks)
     cpdef Marks renewed(self, b.Spares spares)
     cpdef int put(self, e.Entries entry, int op, Py_ssize_t row, Py_ssize_t count=*) except -1
+    cdef int _put_text(self, c.Target target, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
 
 cdef class Sheet:
     cdef public object owner, identity

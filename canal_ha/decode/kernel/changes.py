@@ -96,12 +96,18 @@ class Marks:
             t.put_i64(self.times, entry.time_ms * 1000)
             t.put_i64(self.servers, entry.server_id)
             t.put_i64(self.offsets, entry.offset)
-            self.journals.put_text(entry.src, entry.journal_start, entry.journal_stop)
-            self.gtids.put_text(entry.src, entry.gtid_start, entry.gtid_stop)
-            self.schemas.put_text(entry.src, entry.schema_start, entry.schema_stop)
-            self.tables.put_text(entry.src, entry.table_start, entry.table_stop)
+            self._put_text(self.journals, entry.src, entry.journal_start, entry.journal_stop)
+            self._put_text(self.gtids, entry.src, entry.gtid_start, entry.gtid_stop)
+            self._put_text(self.schemas, entry.src, entry.schema_start, entry.schema_stop)
+            self._put_text(self.tables, entry.src, entry.table_start, entry.table_stop)
         t.put_marks(self.ops, self.rows, self.places, op, row, self.entries - 1, count)
         self.count += count
+
+    def _put_text(self, target: c.Target, src: bytes, start: int, stop: int) -> None:
+        """Append a text of a header, which is UTF-8."""
+        if not t.put_ended(target.data, target.offsets, src, start, stop):
+            raise p.Broken("more than 2 GiB in one column")
+        target.count += 1
 
 
 class Sheet:

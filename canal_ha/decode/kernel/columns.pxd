@@ -17,7 +17,6 @@ cdef class Target:
     cpdef Target renewed(self, b.Spares spares)
     @cython.locals(format=int, data=bytearray, done=int, before=Py_ssize_t)
     cpdef bint put(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
-    cpdef int put_text(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
     cpdef int put_null(self) except -1
 
 cdef class Groups:

@@ -114,12 +114,6 @@ class Target:
         self.refused = src[start:stop]
         return False
 
-    def put_text(self, src: bytes, start: int, stop: int) -> None:
-        """Append the text src[start:stop], which is UTF-8, to a column of TEXT without NULL."""
-        p.put_slice(self.data, src, start, stop)
-        _put_end(self.offsets, p.size(self.data))
-        self.count += 1
-
     def put_null(self) -> None:
         """Append NULL."""
         if self.nulls == 0:
@@ -178,7 +172,7 @@ def spread_texts(texts: Target, width: int, places: bytearray, spares: b.Spares)
     out.data = spares.take(size)
     out.offsets = spares.take(4 * out.count + 4)
     t.put_zeros(out.offsets, 4)
-    t.put_text_places(out.data, out.offsets, texts.data, texts.offsets, places, width)
+    t.put_text_places(out.data, out.offsets, texts.data, texts.offsets, places, width, size)
     return out
 
 

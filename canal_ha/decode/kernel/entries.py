@@ -374,18 +374,16 @@ class Entries(f.Cursor):
     def change(self) -> int:
         """Read the RowChange of the current entry without its rows; return how many there are. Raises Broken."""
         after = self.pos
-        self.pos = self.store_start
         end = self.store_stop
         src = self.src
         rows = self.rows
         p.cut(rows, 0)
-        self.event_type = k.EVENT_UPDATE
-        self.is_ddl = False
+        read = r.change(src, self.store_start, end, k.EVENT_UPDATE, _EVENT_TYPES, rows)
+        self.pos = read.pos
+        self.event_type = read.event_type
+        self.is_ddl = read.is_ddl
         self.sql_start = self.sql_stop = 0
         while self.pos < end:
-            self.pos = r.rows(src, self.pos, end, rows)
-            if self.pos == end:
-                break
             tag = self.tag(end)
             if tag == 0x62:
                 start, stop = p.stretch(src, self.pos, end)

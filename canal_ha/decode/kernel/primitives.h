@@ -135,6 +135,19 @@ static inline int kernel_copy_ascii(char *to, const char *from, Py_ssize_t size)
             seen |= (unsigned char)(to[index] = from[index]);
         return !(seen & 0x80);
     }
+#if defined(__SSE2__)
+    if (size >= 16) {
+        const char *end = from + size - 16;
+        __m128i part, all = _mm_loadu_si128((const __m128i *)end);
+        _mm_storeu_si128((__m128i *)(to + size - 16), all);
+        for (; from < end; from += 16, to += 16) {
+            part = _mm_loadu_si128((const __m128i *)from);
+            _mm_storeu_si128((__m128i *)to, part);
+            all = _mm_or_si128(all, part);
+        }
+        return !_mm_movemask_epi8(all);
+    }
+#endif
     const char *last = from + size - 8;
     char *last_to = to + size - 8;
     for (; last + 8 - from >= 32; from += 32, to += 32) {

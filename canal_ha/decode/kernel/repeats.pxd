@@ -14,6 +14,11 @@ cdef extern from "Python.h":
     ctypedef struct PyObject:
         pass
 
+cdef struct Change:
+    Py_ssize_t pos
+    int event_type
+    bint is_ddl
+
 cdef extern from "repeats.h":
     ctypedef struct Head "kernel_head":
         bint known, ascii, partial
@@ -69,20 +74,45 @@ cdef inline Head head(
     _name(names + 2, partial)
     return kernel_entry(_base(src), start, stop, kind, kinds, names)
 
-cdef inline Py_ssize_t rows(bytes src, Py_ssize_t start, Py_ssize_t stop, c_array found) except -1:
-    cdef const unsigned char *at = _base(src) + start
-    cdef const unsigned char *end = _base(src) + stop
+cdef inline Change change(
+    bytes src, Py_ssize_t start, Py_ssize_t stop, int event_type, int event_types, c_array found
+) except *:
+    cdef const unsigned char *base = _base(src)
+    cdef const unsigned char *at = base + start
+    cdef const unsigned char *end = base + stop
+    cdef const unsigned char *last = base + PyBytes_GET_SIZE(src)
     cdef const unsigned char *data
     cdef Py_ssize_t size
-    while at < end and at[0] == 0x62:
-        data = kernel_stretch(at + 1, end, &size)
-        if data == NULL:
+    cdef Change read
+    read.event_type = event_type
+    read.is_ddl = False
+    while at < end:
+        if at[0] == 0x62:
+            data = kernel_stretch(at + 1, end, &size)
+            if data == NULL:
+                break
+            kernel_fetch(data, size, last)
+            p.push(found, data - base)
+            at = data + size
+            p.push(found, at - base)
+        elif end - at > 1 and at[1] < 128 and (at[0] == 0x08 or at[0] == 0x10 or at[0] == 0x50):
+            if at[0] == 0x10:
+                if 0 < at[1] <= event_types:
+                    read.event_type = at[1]
+            elif at[0] == 0x50:
+                read.is_ddl = at[1] != 0
+            at += 2
+        elif at[0] == 0x08:  # tableId, of several bytes
+            size = 1
+            while size < 9 and size < end - at and at[size] > 127:
+                size += 1
+            if size == end - at or at[size] > 127:
+                break
+            at += size + 1
+        else:
             break
-        kernel_fetch(data, size, _base(src) + PyBytes_GET_SIZE(src))
-        p.push(found, data - _base(src))
-        at = data + size
-        p.push(found, at - _base(src))
-    return at - _base(src)
+    read.pos = at - base
+    return read
 
 cdef inline Part *_parts(bytearray room) noexcept nogil:
     return <Part *>PyByteArray_AS_STRING(room)

@@ -43,9 +43,22 @@ def head(
     return _DECLINED
 
 
-def rows(src: bytes, start: int, stop: int, found: array[int]) -> int:
-    """Append start and stop of each RowData from src[start] on; return where the first field of another form begins."""
-    return start
+class Change:
+    """The fields of a RowChange before the one at `pos`, which has another form than usual or is the end."""
+
+    def __init__(self, pos: int, event_type: int) -> None:
+        self.pos = pos
+        self.event_type = event_type
+        self.is_ddl = False
+
+
+def change(src: bytes, start: int, stop: int, event_type: int, event_types: int, found: array[int]) -> Change:
+    """Read the RowChange src[start:stop], and append start and stop of each RowData.
+
+    event_type: its eventType if it has none.
+    event_types: the largest eventType that counts.
+    """
+    return Change(start, event_type)
 
 
 def prepare(

@@ -18,6 +18,36 @@
 #define KERNEL_DOUBLES_ARE_EXACT 0
 #endif
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define KERNEL_LITTLE_ENDIAN 1
+#else
+#define KERNEL_LITTLE_ENDIAN 0
+#endif
+
+/* Return the number of eight digits, which a word has in memory's order; -1 if one is no digit. */
+static inline int64_t kernel_eight_digits(uint64_t word)
+{
+    const uint64_t high = 0xF0F0F0F0F0F0F0F0ULL, zeros = 0x3030303030303030ULL, pairs = 0x000000FF000000FFULL;
+    if (((word & high) | ((word + 0x0606060606060606ULL) & high) >> 4) != (zeros | zeros >> 4))
+        return -1;
+    word -= zeros;
+    word = word * 10 + (word >> 8);
+    return (int64_t)(uint32_t)(((word & pairs) * (100 + (1000000ULL << 32)) +
+                                (word >> 16 & pairs) * (1 + (10000ULL << 32))) >> 32);
+}
+
+/* Return the number of four to eight digits, or -1. */
+static inline int64_t kernel_few_digits(const unsigned char *at, Py_ssize_t size)
+{
+    uint32_t first, last;
+    uint64_t word;
+    int missing = (int)(8 - size) * 8; /* bits in front, which become zeros; first and last can overlap */
+    memcpy(&first, at, 4);
+    memcpy(&last, at + size - 4, 4);
+    word = (uint64_t)last << 32 | (uint64_t)first << missing;
+    return kernel_eight_digits(word | (0x3030303030303030ULL & (((uint64_t)1 << missing) - 1)));
+}
+
 static inline int kernel_integer(const unsigned char *at, Py_ssize_t size, int64_t *value)
 {
     uint64_t number = 0, limit = (uint64_t)INT64_MAX;
@@ -29,6 +59,11 @@ static inline int kernel_integer(const unsigned char *at, Py_ssize_t size, int64
     }
     if (size < 1 || size > 19)
         return 0;
+    if (KERNEL_LITTLE_ENDIAN && size > 3 && size < 9) {
+        int64_t few = kernel_few_digits(at, size);
+        *value = negative ? -few : few;
+        return few >= 0;
+    }
     for (; size; at++, size--) {
         unsigned digit = (unsigned)*at - '0';
         if (digit > 9)

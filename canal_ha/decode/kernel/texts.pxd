@@ -49,6 +49,14 @@ cdef inline int _put(bytearray out, const void *value, Py_ssize_t size) except -
     memcpy(kernel_extend(out, size), value, size)
     return 0
 
+cdef inline bint put_ended(bytearray out, bytearray ends, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef Py_ssize_t end = PyByteArray_GET_SIZE(out) + stop - start
+    if end > 0x7FFFFFFF:
+        return False
+    kernel_copy(kernel_extend(out, stop - start), <const char *>_at(src, start), stop - start)
+    put_i32(ends, end)
+    return True
+
 cdef inline int put_zeros(bytearray out, Py_ssize_t size) except -1:
     memset(kernel_extend(out, size), 0, size)
     return 0
@@ -200,35 +208,41 @@ cdef inline Py_ssize_t places_size(bytearray offsets, bytearray places, int widt
     cdef Py_ssize_t size = (PyByteArray_GET_SIZE(offsets) >> 2) - 1, index, total = 0
     cdef const char *ends = PyByteArray_AS_STRING(offsets)
     cdef const char *at = PyByteArray_AS_STRING(places)
-    cdef int32_t place
+    cdef int32_t place, last = -1
     cdef int32_t[2] around
+    around[0] = around[1] = 0
     for index in range(PyByteArray_GET_SIZE(places) // width):
         place = at[index]
         if width == 4:
             memcpy(&place, at + 4 * index, 4)
-        if place < 0 or place >= size:
-            raise IndexError
-        memcpy(around, ends + 4 * place, 8)
+        if place != last:
+            if place < 0 or place >= size:
+                raise IndexError
+            memcpy(around, ends + 4 * place, 8)
+            last = place
         total += around[1] - around[0]
     return total
 
 cdef inline int put_text_places(
-    bytearray out, bytearray ends, bytearray data, bytearray offsets, bytearray places, int width
+    bytearray out, bytearray ends, bytearray data, bytearray offsets, bytearray places, int width, Py_ssize_t size
 ) except -1:
     cdef Py_ssize_t count = PyByteArray_GET_SIZE(places) // width, index
-    cdef char *to = kernel_extend(out, places_size(offsets, places, width))
+    cdef char *to = kernel_extend(out, size)
     cdef char *start = PyByteArray_AS_STRING(out)
     cdef char *to_ends = kernel_extend(ends, 4 * count)
     cdef const char *texts = PyByteArray_AS_STRING(data)
     cdef const char *known = PyByteArray_AS_STRING(offsets)
     cdef const char *at = PyByteArray_AS_STRING(places)
-    cdef int32_t place, end
+    cdef int32_t place, end, last = -1
     cdef int32_t[2] around
+    around[0] = around[1] = 0
     for index in range(count):
         place = at[index]
         if width == 4:
             memcpy(&place, at + 4 * index, 4)
-        memcpy(around, known + 4 * place, 8)
+        if place != last:
+            memcpy(around, known + 4 * place, 8)
+            last = place
         kernel_copy(to, texts + around[0], around[1] - around[0])
         to += around[1] - around[0]
         end = <int32_t>(to - start)

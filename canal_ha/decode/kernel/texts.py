@@ -75,6 +75,15 @@ def put_marks(ops: bytearray, rows: bytearray, places: bytearray, op: int, row: 
     places += _I32(place) * count
 
 
+def put_ended(out: bytearray, ends: bytearray, src: bytes, start: int, stop: int) -> bool:
+    """Append src[start:stop], and where it ends in `out`; return False if 32 bits cannot say that."""
+    if len(out) + stop - start > 0x7FFFFFFF:
+        return False
+    out += src[start:stop]
+    ends += _I32(len(out))
+    return True
+
+
 def put_integer(out: bytearray, src: bytes, start: int, stop: int, size: int) -> bool:
     """Append a whole number of 1, 2, 4 or 8 bytes."""
     text = src[start:stop]
@@ -205,9 +214,9 @@ def places_size(offsets: bytearray, places: bytearray, width: int) -> int:
 
 
 def put_text_places(
-    out: bytearray, ends: bytearray, data: bytearray, offsets: bytearray, places: bytearray, width: int
+    out: bytearray, ends: bytearray, data: bytearray, offsets: bytearray, places: bytearray, width: int, size: int
 ) -> None:
-    """Append the text at each place, and where it ends in `out`. Raises IndexError."""
+    """Append the text at each place, and where it ends in `out`. size: as places_size returns it. Raises IndexError."""
     known = memoryview(offsets).cast("i")
     for place in memoryview(places).cast("i" if width == 4 else "b"):
         out += data[known[place] : known[place + 1]]
