@@ -339,3 +339,53 @@ def test_a_row_that_ends_early_behind_rows_of_a_shape(cut: int) -> None:
         row[at] = (row[at] + change) & 0xFF
         agree(good + bytes(row) + good)
         agree(good + bytes(row))
+
+
+def header(offset: int, more: bytes = b"", time: int = 1_700_000_000_000) -> bytes:
+    """Return the usual header of an entry. more: bytes behind it."""
+    texts = field(0x42, b"s") + field(0x4A, b"t")
+    numbers = field(0x18, offset) + field(0x20, 5) + field(0x30, time)
+    return field(0x0A, field(0x08, 1) + field(0x12, b"j.000001") + numbers + texts + field(0x50, 60) + more)
+
+
+HEADERS = {
+    "another offset": header(300),
+    "an offset of more bytes": header(1 << 40),
+    "an offset of fewer bytes": header(3),
+    "a negative time": header(200, time=-5),
+    "a snapshot": header(200, field(0x62, field(0x0A, b"canal.snapshot") + field(0x12, b"7"))),
+    "another snapshot": header(200, field(0x62, field(0x0A, b"canal.snapshot") + field(0x12, b"8"))),
+    "a table that is not ASCII": header(200, field(0x4A, "é".encode())),
+    "a table that is no UTF-8": header(200, field(0x4A, b"\xff")),
+    "the offset twice": header(200, field(0x18, 900)),
+    "two headers": header(200) + header(400),
+    "no header": b"",
+    "only a table": field(0x0A, field(0x4A, b"t")),
+    "an unknown field": header(200, UNKNOWN[1]),
+    "a number that does not end": field(0x0A, b"\x18\x80"),
+}
+
+
+@pytest.mark.parametrize("second", HEADERS.values(), ids=HEADERS)
+@pytest.mark.parametrize("first", HEADERS.values(), ids=HEADERS)
+def test_headers_after_headers(first: bytes, second: bytes) -> None:
+    """Each header is read alike, whatever came before it and wherever it stands."""
+    rows = field(0x10, 1) + field(0x62, field(0x12, HEAD + field(0x42, b"text")))
+    entries = [field(0x12, head + field(0x10, 2) + field(0x1A, rows)) for head in (first, first, second, second, first)]
+    agree(b"".join(entries))
+    reordered = field(0x12, second + field(0x1A, rows) + field(0x10, 2))
+    agree(b"".join([*entries[:2], reordered, entries[0]]))
+
+
+def test_an_entry_alone_after_one_further_behind() -> None:
+    """`only` reads an entry at the start of other bytes as if it had come first."""
+    one = header(200) + field(0x10, 2) + field(0x1A, b"")
+    walk = Entries(b"\x08\x01" * 500 + field(0x12, one), 0, 1 << 20)
+    assert walk.next()
+    walk.only(one)
+    fresh = Entries(b"", 0, 0)
+    fresh.only(one)
+    assert walk.change() == fresh.change() == 0
+    assert walk.texts() == fresh.texts() == ("s", "t", "j.000001", "", "", "")
+    assert (walk.gtid_start, walk.snapshot_stop, walk.own_gtid_stop) == (0, 0, 0)
+    assert (walk.store_start, walk.store_stop) == (fresh.store_start, fresh.store_stop)

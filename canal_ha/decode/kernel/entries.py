@@ -162,7 +162,7 @@ class Entries(f.Cursor):
     """
 
     __slots__ = (
-        "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "frame_start", "gtid_start",
+        "_forms", "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "frame_start", "gtid_start",
         "gtid_stop", "is_ddl", "journal_start", "journal_stop", "kind", "number", "offset", "own_gtid_start",
         "own_gtid_stop", "partial", "rows",
         "schema_start", "schema_stop", "server_id", "snapshot_start", "snapshot_stop", "sql_start", "sql_stop", "stop",
@@ -182,6 +182,8 @@ class Entries(f.Cursor):
         self._offset = -1
         self._journal = b""
         self.rows = array("q")
+        self.kind = k.ROWDATA
+        self._forms = r.forms(_ENTRY_TYPES + 1)
         self.partial = False
         self.frame_start = start
 
@@ -225,7 +227,8 @@ class Entries(f.Cursor):
     def _entry(self, end: int) -> None:
         src = self.src
         self.number += 1
-        head = r.head(src, self.pos, end, k.ROWDATA, _ENTRY_TYPES, _SNAPSHOT, _OWN_GTID, _PARTIAL)
+        which = self.kind  # what follows an entry is mostly what followed the last one of its type
+        head = r.head(self._forms, which, src, self.pos, end, k.ROWDATA, _ENTRY_TYPES, _SNAPSHOT, _OWN_GTID, _PARTIAL)
         if head.known:
             self.kind = head.kind
             self.partial = head.partial

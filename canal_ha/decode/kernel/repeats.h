@@ -20,10 +20,13 @@ static inline int kernel_equal(const unsigned char *one, const unsigned char *ot
     if (size >= 8) {
         const unsigned char *last = one + size - 8;
         memcpy(&a, last, 8), memcpy(&b, other + size - 8, 8);
-        for (a ^= b; one < last; one += 8, other += 8) {
-            memcpy(&c, one, 8), memcpy(&d, other, 8);
-            a |= c ^ d;
-        }
+        memcpy(&c, one, 8), memcpy(&d, other, 8);
+        a = (a ^ b) | (c ^ d);
+        if (size > 16)
+            for (one += 8, other += 8; one < last; one += 8, other += 8) {
+                memcpy(&c, one, 8), memcpy(&d, other, 8);
+                a |= c ^ d;
+            }
         return a == 0;
     }
     if (size >= 4) {
@@ -88,6 +91,23 @@ typedef struct {
     Py_ssize_t snapshot_start, snapshot_stop, own_gtid_start, own_gtid_stop, store_start, store_stop;
 } kernel_head;
 
+/* An earlier entry: one header after the other differs only in a few numbers.
+   size: of what the entries have in common, up to the tag of the content; 0 for no entry.
+   cuts: where `count` numbers begin and end that may differ; positions are relative to the entry's start. */
+#define KERNEL_FORM_BYTES 256
+#define KERNEL_FORM_CUTS 3
+
+typedef struct {
+    Py_ssize_t size;
+    int count;
+    struct {
+        int tag;
+        Py_ssize_t start, stop;
+    } cuts[KERNEL_FORM_CUTS];
+    kernel_head head;
+    unsigned char bytes[KERNEL_FORM_BYTES];
+} kernel_form;
+
 /* A name of a property. */
 typedef struct {
     const unsigned char *data;
@@ -121,9 +141,19 @@ static inline int kernel_prop(kernel_head *head, const unsigned char *base, cons
     return 1;
 }
 
-/* Read a Header; return 0 to decline. */
+static inline void kernel_set(kernel_head *head, unsigned tag, uint64_t value)
+{
+    if (tag == 0x18)
+        head->offset = (int64_t)value;
+    else if (tag == 0x20)
+        head->server_id = (int64_t)value;
+    else if (tag == 0x30)
+        head->time_ms = (int64_t)value;
+}
+
+/* Read a Header; return 0 to decline. form: gets the places of its numbers. */
 static inline int kernel_header(kernel_head *head, const unsigned char *base, const unsigned char *at,
-                                const unsigned char *stop, const kernel_name *names)
+                                const unsigned char *stop, const kernel_name *names, kernel_form *form)
 {
     while (at < stop) {
         unsigned tag = *at++;
@@ -154,6 +184,7 @@ static inline int kernel_header(kernel_head *head, const unsigned char *base, co
             }
             at += size;
         } else if ((tag & 7) == 0) {
+            const unsigned char *number = at;
             uint64_t value = 0;
             int shift = 0;
             do {
@@ -162,12 +193,15 @@ static inline int kernel_header(kernel_head *head, const unsigned char *base, co
                 value |= (uint64_t)(*at & 127) << shift;
                 shift += 7;
             } while (*at++ > 127);
-            if (tag == 0x18)
-                head->offset = (int64_t)value;
-            else if (tag == 0x20)
-                head->server_id = (int64_t)value;
-            else if (tag == 0x30)
-                head->time_ms = (int64_t)value;
+            kernel_set(head, tag, value);
+            if (tag == 0x18 || tag == 0x30 || tag == 0x50) {
+                if (form->count < KERNEL_FORM_CUTS) {
+                    form->cuts[form->count].tag = (int)tag;
+                    form->cuts[form->count].start = number - base;
+                    form->cuts[form->count].stop = at - base;
+                }
+                form->count++;
+            }
         } else {
             return 0;
         }
@@ -175,15 +209,93 @@ static inline int kernel_header(kernel_head *head, const unsigned char *base, co
     return 1;
 }
 
-/* Read the Entry base[start:stop]. kind: its entryType if it names none; kinds: the largest known one. */
-static inline kernel_head kernel_entry(const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind,
-                                       int kinds, const kernel_name *names)
+static inline void kernel_shift_text(Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t by)
 {
-    const unsigned char *at = base + start, *end = base + stop;
+    if (*stop)
+        *start += by, *stop += by;
+}
+
+/* Move the positions of the texts that are there. */
+static inline void kernel_shift(kernel_head *head, Py_ssize_t by)
+{
+    kernel_shift_text(&head->journal_start, &head->journal_stop, by);
+    kernel_shift_text(&head->schema_start, &head->schema_stop, by);
+    kernel_shift_text(&head->table_start, &head->table_stop, by);
+    kernel_shift_text(&head->gtid_start, &head->gtid_stop, by);
+    kernel_shift_text(&head->snapshot_start, &head->snapshot_stop, by);
+    kernel_shift_text(&head->own_gtid_start, &head->own_gtid_stop, by);
+}
+
+/* Read an Entry that differs from an earlier one in numbers only; return 0 to decline. */
+static inline int kernel_entry_again(
+    kernel_head *head, const kernel_form *form, const unsigned char *base, Py_ssize_t start, Py_ssize_t stop)
+{
+    const unsigned char *entry = base + start, *content;
+    Py_ssize_t done = 0, size;
+    int index;
+    if (!form->size || stop - start <= form->size)
+        return 0;
+    for (index = 0; index < form->count; index++) {
+        Py_ssize_t at = form->cuts[index].start;
+        if (!kernel_equal(entry + done, form->bytes + done, at - done))
+            return 0;
+        for (done = form->cuts[index].stop - 1; at < done; at++)
+            if (entry[at] < 128)
+                return 0;
+        if (entry[done++] > 127)
+            return 0;
+    }
+    if (!kernel_equal(entry + done, form->bytes + done, form->size - done))
+        return 0;
+    if (!(content = kernel_stretch(entry + form->size, base + stop, &size)) || content + size != base + stop)
+        return 0;
+    *head = form->head;
+    for (index = 0; index < form->count; index++) {
+        Py_ssize_t at = form->cuts[index].stop;
+        uint64_t value = 0;
+        while (at > form->cuts[index].start)
+            value = value << 7 | (entry[--at] & 127);
+        kernel_set(head, (unsigned)form->cuts[index].tag, value);
+    }
+    kernel_shift(head, start);
+    head->store_start = content - base;
+    head->store_stop = stop;
+    return 1;
+}
+
+/* Remember an Entry, whose fields are header, type and content. */
+static inline void kernel_keep(kernel_form *form, const kernel_head *head, const unsigned char *base, Py_ssize_t start,
+                               const unsigned char *content)
+{
+    Py_ssize_t size = content - (base + start);
+    int index;
+    if (!head->ascii || size > KERNEL_FORM_BYTES || form->count > KERNEL_FORM_CUTS)
+        return;
+    memcpy(form->bytes, base + start, size);
+    for (index = 0; index < form->count; index++)
+        form->cuts[index].start -= start, form->cuts[index].stop -= start;
+    form->head = *head;
+    kernel_shift(&form->head, -start);
+    form->size = size;
+}
+
+/* Read the Entry base[start:stop].
+   kind: its entryType if it names none; kinds: the largest known one.
+   form: of an earlier entry that may be similar; gets that of this one. */
+static inline kernel_head kernel_entry(const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind,
+                                       int kinds, const kernel_name *names, kernel_form *form)
+{
+    const unsigned char *at = base + start, *end = base + stop, *content = NULL;
+    unsigned order = 0; /* the tags of the entry's fields */
     kernel_head head = {0};
+    if (kernel_entry_again(&head, form, base, start, stop))
+        return head;
+    form->size = 0;
+    form->count = 0;
     head.kind = kind;
     while (at < end) {
         unsigned tag = *at++;
+        order = order << 8 | tag;
         if (tag == 0x10) {
             if (at == end || *at > 127)
                 return head;
@@ -192,12 +304,13 @@ static inline kernel_head kernel_entry(const unsigned char *base, Py_ssize_t sta
             at++;
         } else if (tag == 0x0A || tag == 0x1A) {
             Py_ssize_t size;
+            content = at;
             if (!(at = kernel_stretch(at, end, &size)))
                 return head;
             if (tag == 0x1A) {
                 head.store_start = at - base;
                 head.store_stop = head.store_start + size;
-            } else if (!kernel_header(&head, base, at, at + size, names)) {
+            } else if (!kernel_header(&head, base, at, at + size, names, form)) {
                 return head;
             }
             at += size;
@@ -210,6 +323,8 @@ static inline kernel_head kernel_entry(const unsigned char *base, Py_ssize_t sta
                  kernel_short_ascii(base + head.table_start, head.table_stop - head.table_start) &&
                  kernel_short_ascii(base + head.gtid_start, head.gtid_stop - head.gtid_start);
     head.known = 1;
+    if (order == 0x0A101A)
+        kernel_keep(form, &head, base, start, content);
     return head;
 }
 

@@ -30,6 +30,8 @@ cdef extern from "repeats.h":
     ctypedef struct Name "kernel_name":
         const unsigned char *data
         Py_ssize_t size
+    ctypedef struct Form "kernel_form":
+        Py_ssize_t size
     ctypedef struct Known "kernel_variant":
         const unsigned char *head
         const unsigned char *tail
@@ -46,7 +48,8 @@ cdef extern from "repeats.h":
         Py_ssize_t *count
         Py_ssize_t *nulls
     Head kernel_entry(
-        const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, const Name *names
+        const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, const Name *names,
+        Form *form
     ) noexcept nogil
     const unsigned char *kernel_stretch(
         const unsigned char *at, const unsigned char *stop, Py_ssize_t *size
@@ -65,14 +68,21 @@ cdef inline int _name(Name *name, bytes text) noexcept nogil:
     name.size = PyBytes_GET_SIZE(text)
     return 0
 
+cdef inline bytearray forms(int count):
+    cdef bytearray room = bytearray()
+    p.reserve(room, count * sizeof(Form))
+    memset(PyByteArray_AS_STRING(room), 0, count * sizeof(Form))
+    return room
+
 cdef inline Head head(
-    bytes src, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, bytes snapshot, bytes own_gtid, bytes partial
+    bytearray forms, int which, bytes src, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, bytes snapshot,
+    bytes own_gtid, bytes partial
 ) noexcept nogil:
     cdef Name[3] names
     _name(names, snapshot)
     _name(names + 1, own_gtid)
     _name(names + 2, partial)
-    return kernel_entry(_base(src), start, stop, kind, kinds, names)
+    return kernel_entry(_base(src), start, stop, kind, kinds, names, <Form *>PyByteArray_AS_STRING(forms) + which)
 
 cdef inline Change change(
     bytes src, Py_ssize_t start, Py_ssize_t stop, int event_type, int event_types, c_array found

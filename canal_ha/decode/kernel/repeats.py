@@ -31,11 +31,26 @@ class Head:
 _DECLINED = Head()
 
 
+def forms(count: int) -> bytearray:
+    """Return what `head` needs to remember so many entries."""
+    return bytearray()
+
+
 def head(
-    src: bytes, start: int, stop: int, kind: int, kinds: int, snapshot: bytes, own_gtid: bytes, partial: bytes
+    forms: bytearray,
+    which: int,
+    src: bytes,
+    start: int,
+    stop: int,
+    kind: int,
+    kinds: int,
+    snapshot: bytes,
+    own_gtid: bytes,
+    partial: bytes,
 ) -> Head:
     """Read the Entry src[start:stop] without its content.
 
+    forms, which: the remembered entry that may be similar; this one takes its place.
     kind: its entryType if it has none.
     kinds: the largest entryType that counts.
     snapshot, own_gtid, partial: names of properties.
