@@ -13,7 +13,7 @@ A deleted row has its old values; other rows have their new values. Types: canal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from canal_ha.client.arrow_types import (
     ColumnType,
     column_type,
     finished,
+    is_stored,
     refusal,
     strings,
     target_of,
@@ -64,6 +65,22 @@ META = (
     pa.field("_position", POSITION),
     pa.field("_ddl", pa.string()),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PositionType:
+    """The type of `_position`, taken apart once. parts: name, type and bytes of each field; 0 bytes: a text."""
+
+    struct: pa.DataType
+    parts: tuple[tuple[str, pa.DataType, int], ...]
+
+    @classmethod
+    def of(cls, struct: pa.DataType) -> PositionType:
+        """Take a type apart, whose fields are those of POSITION and `seq`, in any order."""
+        is_text = pa.types.is_string
+        return cls(
+            struct, tuple((one.name, one.type, 0 if is_text(one.type) else one.type.bit_width >> 3) for one in struct)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +268,10 @@ class _Page:
         self._spares = spares
         self._identity: object = None
         self._fields: pa.Schema | None = None
-        self._position: list[pa.Field] = []
+        self._position = PositionType.of(POSITION)
         self._types: list[ColumnType] = []  # by index of the column
-        self._own: list[tuple[pa.Field, int | None]] = []  # fields before META, and the indexes of their columns
+        # fields before META, the indexes of their columns, and the types of columns whose buffers hold the values
+        self._own: list[tuple[pa.Field, int | None, pa.DataType | None]] = []
         self._targets: list[Target | None] = []  # by index of the column
         self._begun = False  # a batch of the current message was taken
 
@@ -270,12 +288,17 @@ class _Page:
         self._types = [column_type(column.mysql_type, column.sql_type) for column in layout.columns]
         places = {column.name.lower(): place for place, column in enumerate(layout.columns)}
         own = list(self._fields)[: -len(META)]
-        self._own = [(field, places.get(field.name.lower())) for field in own]
-        self._position = _parts(self._fields)
+        self._own = []
+        self._position = _position_of(self._fields)
         self._targets = [None] * len(self._types)
-        for field, place in self._own:
+        for field in own:
+            place = places.get(field.name.lower())
+            stored = None
             if place is not None:
-                self._targets[place] = target_of(self._types[place], field.type)
+                kind = self._types[place]
+                target = self._targets[place] = target_of(kind, field.type)
+                stored = field.type if is_stored(target, kind, field.type, self._time_zone) else None
+            self._own.append((field, place, stored))
         self.sheet.start(self._identity, self._targets)
 
     def _update_is_partial(self, entry: Entries) -> bool:
@@ -296,9 +319,11 @@ class _Page:
         marks = self.sheet.marks
         self._begun = True
         arrays = []
-        for field, place in self._own:
+        for field, place, stored in self._own:
             target = None if place is None else self._targets[place]
-            if place is None or target is None:
+            if target is not None and stored is not None:
+                arrays.append(wrapped(target, stored))
+            elif place is None or target is None:
                 arrays.append(pa.nulls(marks.count, field.type))
             else:
                 arrays.append(finished(target, self._types[place], field.type, self._time_zone))
@@ -312,12 +337,12 @@ class _Page:
         marks = Marks()
         marks.put(entry, codes.DDL, 0)
         arrays = [pa.nulls(1, field.type) for field in list(schema)[: -len(META)]]
-        arrays += self._meta(_parts(schema), marks, strings([sql]))
+        arrays += self._meta(_position_of(schema), marks, strings([sql]))
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def refusal(self, place: int, target: Target) -> SinkRefused:
         """Return the error for a text that is not a value of its column."""
-        field = next(field for field, own in self._own if own == place)
+        field = next(field for field, own, _ in self._own if own == place)
         text = bytes(target.refused or b"").decode(errors="replace")
         return refusal(self._types[place], field.type, f"{text[:80]!r} in {self._schema}.{self._table}.{field.name}")
 
@@ -329,15 +354,14 @@ class _Page:
     def _planned(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
         return self._wanted.fields(self._schema, self._table, columns)
 
-    def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
+    def _meta(self, kind: PositionType, marks: Marks, statements: pa.Array) -> list[pa.Array]:
         columns = EntryColumns(marks, self._spares)
-        position = columns.positions(parts, self._seq)
+        position = columns.positions(kind, self._seq)
         return [columns.ops, columns.times, position, statements]
 
 
-def _parts(schema: pa.Schema) -> list[pa.Field]:
-    """Return the fields of `_position`."""
-    return list(schema.field(len(schema) - 2).type)
+def _position_of(schema: pa.Schema) -> PositionType:
+    return PositionType.of(schema.field(len(schema) - 2).type)
 
 
 class EntryColumns:
@@ -356,7 +380,7 @@ class EntryColumns:
     @property
     def times(self) -> pa.Array:
         """The times of the events, in microseconds, UTC."""
-        return self._of_entries(self._marks.times, UTC)
+        return self._of_entries(self._marks.times, UTC, 8)
 
     @property
     def schemas(self) -> pa.Array:
@@ -373,26 +397,25 @@ class EntryColumns:
         """The number of rows."""
         return self._marks.count
 
-    def positions(self, parts: Iterable[pa.Field], seq: int) -> pa.Array:
-        """Return structs with the fields of POSITION and `seq`, in the order of `parts`."""
+    def positions(self, kind: PositionType, seq: int) -> pa.Array:
+        """Return the positions as structs. seq: the value of `seq`, if the type has it."""
         marks = self._marks
-        fields = list(parts)
+        data = {"entry": marks.numbers, "server": marks.servers, "offset": marks.offsets, "sub": marks.subs}
         children = []
-        for field in fields:
-            if field.name == "seq":
-                children.append(_fixed(bytearray(seq.to_bytes(8, "little") * marks.count), pa.int64(), marks.count))
-            elif field.name == "row":
-                children.append(_fixed(marks.rows, field.type, marks.count))
-            elif field.name in ("journal", "gtid"):
-                children.append(self._texts(marks.journals if field.name == "journal" else marks.gtids))
+        for name, part, width in kind.parts:
+            if name in data:
+                children.append(self._of_entries(data[name], part, width))
+            elif name == "row":
+                children.append(_fixed(marks.rows, part, marks.count))
+            elif name == "seq":
+                children.append(_fixed(bytearray(seq.to_bytes(8, "little") * marks.count), part, marks.count))
             else:
-                data = {"entry": marks.numbers, "server": marks.servers, "offset": marks.offsets, "sub": marks.subs}
-                children.append(self._of_entries(data[field.name], field.type))
-        return pa.StructArray.from_arrays(children, fields=fields)
+                children.append(self._texts(marks.journals if name == "journal" else marks.gtids))
+        return pa.Array.from_buffers(kind.struct, marks.count, [None], 0, children=children)
 
-    def _of_entries(self, data: bytearray, kind: pa.DataType) -> pa.Array:
+    def _of_entries(self, data: bytearray, kind: pa.DataType, width: int) -> pa.Array:
         if self._spread:
-            data = spread(data, kind.bit_width >> 3, self._marks.places, self._spares)
+            data = spread(data, width, self._marks.places, self._spares)
         return _fixed(data, kind, self._marks.count)
 
     def _texts(self, target: Target) -> pa.Array:

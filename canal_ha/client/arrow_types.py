@@ -195,15 +195,24 @@ def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
 
 def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone: str) -> pa.Array:
     """Return a filled target as an array of the wanted type. Raises SinkRefused."""
+    if is_stored(target, column, wanted, time_zone):
+        return wrapped(target, wanted)
     if target.format == codes.INSTANT:
-        if wanted.tz is None or (wanted.tz == "UTC" and _zone(column, time_zone) == "UTC"):
-            return wrapped(target, wanted)
         return _instants(wrapped(target, NTZ), column, wanted, time_zone)
     if target.format == codes.BOOLEAN:
         return wrapped(target, pa.int8()).cast(wanted)
+    return values_of(wrapped(target, pa.string()), column, wanted, time_zone)
+
+
+def is_stored(target: Target, column: ColumnType, wanted: pa.DataType, time_zone: str) -> bool:
+    """Return whether the buffers of a filled target hold the values of the wanted type, whatever the values are."""
+    types = pa.types
+    if target.format == codes.INSTANT:
+        return wanted.tz is None or (wanted.tz == "UTC" and _zone(column, time_zone) == "UTC")
     if target.format == codes.TEXT:
-        return values_of(wrapped(target, pa.string()), column, wanted, time_zone)
-    return wrapped(target, wanted)
+        own = not column.labels and column.name not in ("latin text", "json")
+        return bool(types.is_string(wanted) and (own or types.is_binary(column.arrow)))
+    return target.format != codes.BOOLEAN
 
 
 def strings(texts: Sequence[str]) -> pa.Array:

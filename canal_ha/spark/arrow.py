@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, EntryColumns, maps_of, read_tables, repeated
+from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, EntryColumns, PositionType, maps_of, read_tables, repeated
 from canal_ha.client.arrow_types import strings, wrapped
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.buffers import Spares
@@ -134,7 +134,7 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
                 "key": maps_of(work.keys, names, schema.field("key").type),
                 "before": maps_of(work.befores, names, schema.field("before").type),
                 "after": maps_of(work.afters, names, schema.field("after").type),
-                "position": columns.positions(schema.field("position").type, seq),
+                "position": columns.positions(PositionType.of(schema.field("position").type), seq),
                 "ddl": wrapped(work.statements, pa.string()),
             }
             yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)

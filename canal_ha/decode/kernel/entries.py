@@ -32,10 +32,10 @@ _LARGEST_MS = (1 << 63) // 1000 - 1
 
 def only_frames(src: bytes, start: int) -> bool:
     """Return whether the bytes from `start` on are nothing but whole frames that Entries accepts."""
-    stop = len(src)
+    stop = p.held(src)
     pos = start
     while pos < stop:
-        if src[pos] != 0x12:
+        if p.u8(src, pos) != 0x12:
             return False
         pos += 1
         size = 0
@@ -43,7 +43,7 @@ def only_frames(src: bytes, start: int) -> bool:
         while True:
             if pos == stop or shift > _LENGTH_SHIFT:
                 return False
-            byte = src[pos]
+            byte = p.u8(src, pos)
             pos += 1
             size |= (byte & 127) << shift
             if byte < 128:
