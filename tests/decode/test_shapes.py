@@ -13,7 +13,7 @@ from canal_ha.decode.kernel.columns import Target
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import Images
 from canal_ha.decode.kernel.primitives import Broken
-from canal_ha.decode.kernel.shapes import Shape
+from canal_ha.decode.kernel.shapes import RowShape
 from tests.decode.reading import UNKNOWN, expected_rows, field, message, mutated, number, read_rows
 from tests.decode.test_reader import agree
 from tests.sampling import LONG
@@ -298,7 +298,7 @@ def test_the_compiled_kernel_knows_the_shape(column: bytes) -> None:
     images = Images({})
     images.row(data, entry.rows[0], entry.rows[1])
     target = Target(codes.TEXT)
-    shape = Shape(images, codes.EVENT_INSERT, [target])
+    shape = RowShape(images, codes.EVENT_INSERT, [target])
     assert shape.put(data, entry.rows, 1, 5) == (4 if BUILD == "compiled" else 0)
     assert target.count == (4 if BUILD == "compiled" else 0)
 

@@ -36,8 +36,8 @@ cdef class Sheet:
     cdef Py_ssize_t _made
 
     cpdef start(self, object identity, list plan, Marks marks=*)
-    cdef sh.Shape shape(self, int event)
-    @cython.locals(shape=sh.Shape)
+    cdef sh.RowShape shape(self, int event)
+    @cython.locals(shape=sh.RowShape)
     cdef int learn(self, int event, ly.Images images) except -1
     @cython.locals(images=ly.Images, target=c.Target)
     cpdef int rest(self) except -1
@@ -59,7 +59,7 @@ cdef class TableRows:
     cdef bint _same_table(self, e.Entries entry) except -1
     @cython.locals(
         src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
-        after=ly.Layout, layout=ly.Layout, kind=int, op=int, partial=bint, usual=bint, shape=sh.Shape, done=Py_ssize_t,
+        after=ly.Layout, layout=ly.Layout, kind=int, op=int, partial=bint, usual=bint, shape=sh.RowShape, done=Py_ssize_t,
         changed=bint
     )
     cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1

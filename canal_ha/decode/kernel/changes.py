@@ -133,7 +133,7 @@ class Sheet:
         self.plan: list[c.Target | None] = []
         self.marks = Marks()
         self.since = -1  # where the entries of its rows begin
-        self._shapes: list[sh.Shape | None] = [None] * 3  # like changes
+        self._shapes: list[sh.RowShape | None] = [None] * 3  # like changes
         self._made = 0
 
     def start(self, identity: object, plan: list[c.Target | None], marks: Marks | None = None) -> None:
@@ -145,7 +145,7 @@ class Sheet:
         self._shapes = [None] * 3
         self._made = 0
 
-    def shape(self, event: int) -> sh.Shape | None:
+    def shape(self, event: int) -> sh.RowShape | None:
         """Return the shape of rows of this kind of change, if some were read."""
         return self._shapes[event - 1]
 
@@ -158,7 +158,7 @@ class Sheet:
             or shape.before is not images.before
             or shape.after is not images.after
         ) and self._made < _SHAPES:
-            self._shapes[event - 1] = sh.Shape(images, event, self.plan)
+            self._shapes[event - 1] = sh.RowShape(images, event, self.plan)
             self._made += 1
 
     def rest(self) -> None:

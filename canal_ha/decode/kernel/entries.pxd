@@ -56,7 +56,7 @@ cdef class Entries(f.Cursor):
     )
     cdef int _prop(self, Py_ssize_t end) except -1
     @cython.locals(
-        after=Py_ssize_t, end=Py_ssize_t, src=bytes, rows=c_array, read=r.Change, tag=uint64_t, value=int64_t, start=Py_ssize_t,
+        after=Py_ssize_t, end=Py_ssize_t, src=bytes, rows=c_array, read=r.ChangeFields, tag=uint64_t, value=int64_t, start=Py_ssize_t,
         stop=Py_ssize_t
     )
     cpdef Py_ssize_t change(self) except -1

@@ -14,7 +14,7 @@ cdef extern from "Python.h":
     ctypedef struct PyObject:
         pass
 
-cdef struct Change:
+cdef struct ChangeFields:
     Py_ssize_t pos
     int event_type
     bint is_ddl
@@ -84,7 +84,7 @@ cdef inline Head head(
     _name(names + 2, partial)
     return kernel_entry(_base(src), start, stop, kind, kinds, names, <Form *>PyByteArray_AS_STRING(forms) + which)
 
-cdef inline Change change(
+cdef inline ChangeFields change(
     bytes src, Py_ssize_t start, Py_ssize_t stop, int event_type, int event_types, c_array found
 ) except *:
     cdef const unsigned char *base = _base(src)
@@ -93,7 +93,7 @@ cdef inline Change change(
     cdef const unsigned char *last = base + PyBytes_GET_SIZE(src)
     cdef const unsigned char *data
     cdef Py_ssize_t size
-    cdef Change read
+    cdef ChangeFields read
     read.event_type = event_type
     read.is_ddl = False
     while at < end:

@@ -58,7 +58,7 @@ def head(
     return _DECLINED
 
 
-class Change:
+class ChangeFields:
     """The fields of a RowChange before the one at `pos`, which has another form than usual or is the end."""
 
     def __init__(self, pos: int, event_type: int) -> None:
@@ -67,13 +67,13 @@ class Change:
         self.is_ddl = False
 
 
-def change(src: bytes, start: int, stop: int, event_type: int, event_types: int, found: array[int]) -> Change:
+def change(src: bytes, start: int, stop: int, event_type: int, event_types: int, found: array[int]) -> ChangeFields:
     """Read the RowChange src[start:stop], and append start and stop of each RowData.
 
     event_type: its eventType if it has none.
     event_types: the largest eventType that counts.
     """
-    return Change(start, event_type)
+    return ChangeFields(start, event_type)
 
 
 def prepare(

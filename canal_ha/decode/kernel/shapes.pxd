@@ -8,7 +8,7 @@ from cpython.array cimport array as c_array
 
 cdef int _BEFORE, _AFTER
 
-cdef class Shape:
+cdef class RowShape:
     cdef public ly.Layout before, after
     cdef public Py_ssize_t first, learned, refused
     cdef Py_ssize_t _width

@@ -1,6 +1,6 @@
 """Rows with the columns, and the bytes around their values, of earlier rows: most rows of a table.
 
-A Shape is what such rows have in common, made after rows were read by layouts.Images. It needs no objects for the
+A RowShape is what such rows have in common, made after rows were read by layouts.Images. It needs no objects for the
 columns of a row. It declines other rows, which Images reads.
 """
 
@@ -18,7 +18,7 @@ _BEFORE = 0x0A  # the fields of RowData
 _AFTER = 0x12
 
 
-class Shape:
+class RowShape:
     """Rows with the layouts that `images` has now, for one kind of change.
 
     plan: for each column of the layout that counts a Target; None leaves it out.
