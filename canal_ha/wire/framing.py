@@ -51,11 +51,12 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes from the peer."""
-        if data:
-            if not self._size:
-                self._pieces.clear()  # one piece may be left that is read completely
-                self._at = 0
-            if self._pieces and len(self._pieces[-1]) + len(data) <= JOINED_BYTES:
+        if not self._size:  # one piece may be left that is read completely
+            self._pieces = [bytes(data)]
+            self._at = 0
+            self._size = len(data)
+        elif data:
+            if len(self._pieces[-1]) + len(data) <= JOINED_BYTES:
                 self._pieces[-1] += bytes(data)
             else:
                 self._pieces.append(bytes(data))
@@ -72,6 +73,18 @@ class FrameReader:
         if self._length is None:
             if self._size < HEADER_BYTES:
                 return None
+            first, start = self._pieces[0], self._at + HEADER_BYTES
+            if len(first) > start:  # nearly all frames are whole, in one piece
+                (size,) = _LENGTH.unpack_from(first, self._at)
+                end = start + size
+                if 0 < size <= self.max_frame_bytes and end <= len(first):
+                    self._size -= HEADER_BYTES + size
+                    if end < len(first):
+                        self._at = end
+                    else:
+                        del self._pieces[0]
+                        self._at = 0
+                    return first[start:end]
             if len(self._pieces[0]) - self._at < HEADER_BYTES:
                 self._join()
             (self._length,) = _LENGTH.unpack_from(self._pieces[0], self._at)
