@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 
 EMPTY_BATCH_ID = -1
+
+FindPositions = Callable[[], tuple[LogPosition | None, LogPosition | None]]
 
 
 class PositionRange:
@@ -20,22 +23,31 @@ class PositionRange:
 
     __slots__ = ("_ack", "_end", "_find", "end_seq", "snapshot")
 
-    def __init__(self, end_seq: int, snapshot: str, find: Callable[[], tuple[LogPosition, LogPosition | None]]) -> None:
-        """find: returns `end` and `ack`. It refers to the memory of the batch until `settle`."""
+    def __init__(self, end_seq: int, snapshot: str, find: FindPositions) -> None:
+        """find: returns `end` and `ack`. It refers to the memory of the batch until `settle`.
+
+        It may return None for the end if that is the same as `ack`, but not consumed.
+        """
         self.end_seq = end_seq
         self.snapshot = snapshot
-        self._find: Callable[[], tuple[LogPosition, LogPosition | None]] | None = find
+        self._find: FindPositions | None = find
+        self._end: LogPosition | None = None
+        self._ack: LogPosition | None = None
 
     @property
     def end(self) -> LogPosition:
         """Position of the last entry."""
         self.settle()
+        if self._end is None:  # seldom asked for
+            assert self._ack is not None
+            self._end = replace(self._ack, consumed=False)
         return self._end
 
     @property
     def ack(self) -> LogPosition | None:
         """The last position that a cursor may take (docs/protocol.md#ack-point); None if there is none."""
-        self.settle()
+        if self._find:
+            self.settle()
         return self._ack
 
     def settle(self) -> None:

@@ -98,6 +98,7 @@ class Segment:
     chunk_end: LogPosition | None = None
     hashed_rows: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     copied: Any = field(default=None, init=False, compare=False, repr=False)
+    _end_consumed: LogPosition | None = field(default=None, init=False, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -110,6 +111,14 @@ class Segment:
     def keep_memory(self) -> None:
         """Let nobody take `frames` for reuse, before others get the segment."""
         object.__setattr__(self, "buffers", None)
+
+    def end_consumed(self) -> LogPosition:
+        """Return the position behind the last entry, which ends a transaction. Streams that share it get one object."""
+        end = self._end_consumed
+        if end is None:
+            end = self.position(len(self.ends) - 1, consumed=True)
+            object.__setattr__(self, "_end_consumed", end)
+        return end
 
     def frame_start(self, index: int) -> int:
         """Return where the frame of entry `index` starts in `frames`; len(self) gives the end of the last frame."""

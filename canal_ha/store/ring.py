@@ -32,21 +32,23 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.take import (
     Piece,
     batch_of,
+    batch_of_whole,
     before_ddl,
     canal_text,
     of_one_server,
     take_bytes,
 )
 
-_END = int(EntryKind.END)  # a number is found faster than a member
+_END, _DDL = int(EntryKind.END), int(EntryKind.DDL)  # numbers are found faster than members
 IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's capacity; each takes some 700 bytes
 
 
 class _InFlight(NamedTuple):
-    """A batch in flight, and the totals put up to its end: bytes of frames, bytes of entries, rows."""
+    """A batch in flight, the time of its last entry, and the totals put up to its end: frames and entries (bytes), rows."""
 
     end_seq: int
     range: PositionRange
+    time_ms: int
     frames: int
     size: int
     rows: int
@@ -112,24 +114,27 @@ class Ring:
         Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
         with self._lock:
-            if self.patient and not self._wait_for(lambda: self._closed or self._admits(), timeout_s):
+            full = self._full()
+            if full and self.patient and not self._wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
-            self._check_open()
+            if self._closed:
+                self._check_open()
             count = len(segment.ends)
             if not count:
                 return self.put_seq
-            if self._full() and self._admits():
+            if full and self._full() and self._admits():
                 self._drop_held()
+            before = self.put_seq
             self._segments.append(segment)
-            self._firsts.append(self.put_seq + 1)
+            self._firsts.append(before + 1)
             self._before.append((self.put_bytes, self._put_size, self.put_rows))
-            self.put_seq = last = self.put_seq + count
+            self.put_seq = last = before + count
             self.put_bytes += segment.ends[-1]
             self._put_size += segment.entry_ends[-1]
             self.put_rows += segment.row_ends[-1]
             self.put_time_ms = segment.timestamps[-1]
-            self._ended_seq = self._last_end(segment)
+            self._ended_seq = self._last_end(segment) if segment.cut else last
             tell = self.armed and self._available(self.wanted)
             full = tell and self._full()
         if tell:
@@ -184,8 +189,7 @@ class Ring:
 
     def taken_whole(self) -> bool:
         """Return whether what was handed out ends with a whole transaction, or nothing was."""
-        with self._lock:
-            return self._whole_seq == self.get_seq
+        return self._whole_seq == self.get_seq  # only the reactor's thread moves them
 
     def next_server(self) -> str:
         """Return whose entries the next `get` takes, as in LogPosition; "" if none wait or several alternate."""
@@ -207,28 +211,26 @@ class Ring:
             first = self.get_seq + 1
             if first > self.put_seq:
                 return None
-            count = self._count_items(size) if self._batch_mode is BatchMode.ITEMSIZE else self._count_bytes(size)
-            if self.get_seq + count == self.put_seq and self._ended_seq >= first:
-                count = self._ended_seq - self.get_seq
-            pieces: Sequence[Piece] = self._pieces_to(first, self.get_seq + count)
-            if self._ddl_isolation:
-                count = before_ddl(pieces)
-                pieces = self._pieces_to(first, self.get_seq + count)
-            if len(pieces) > 1:
-                pieces = of_one_server(pieces)
-                count = sum([piece.last - piece.first for piece in pieces])
-            last = self.get_seq + count
-            batch = batch_of(pieces, last)
-            through = self._through(last)
-            self._in_flight.append(_InFlight(last, batch.range, *through))
-            if _ends_whole(pieces[-1]):
+            last = self.put_seq
+            if self._takes_all(size) and self._ended_seq == last and self._firsts[-1] == first and not self._isolates():
+                segment, through = self._segments[-1], (self.put_bytes, self._put_size, self.put_rows)
+                batch = batch_of_whole(segment, last)  # as nearly always at the end of the binlog
                 self._whole_seq = last
+                self.get_time_ms = self.put_time_ms
+            else:
+                pieces = self._next_pieces(first, size)
+                last = self.get_seq + sum([piece.last - piece.first for piece in pieces])
+                batch = batch_of(pieces, last)
+                through = self._through(last)
+                if _ends_whole(pieces[-1]):
+                    self._whole_seq = last
+                segment, _, stop = pieces[-1]
+                self.get_time_ms = segment.timestamps[stop - 1]
+            self._in_flight.append(_InFlight(last, batch.range, self.get_time_ms, *through))
             self.get_seq = last
             self.get_bytes, self._get_size, _ = through
             self.get_rows += batch.rows
-            segment, _, stop = pieces[-1]
-            self.get_time_ms = segment.timestamps[stop - 1]
-            if self._takers or (self._full() and self._admits()):
+            if self._sleeping and (self._takers or (self._full() and self._admits())):
                 self._wake()
             return batch
 
@@ -243,18 +245,18 @@ class Ring:
             done = next((each for each in self._in_flight if each.end_seq == end_seq), None)
             if done is None or (done.range.end is not position and done.range.end != position):
                 raise AckUnmatched(canal_text(position))
-            while self._in_flight.popleft() is not done:
-                pass
-            self.ack_seq, self.ack_bytes, self._ack_size, self.ack_rows = (
-                done.end_seq,
-                done.frames,
-                done.size,
-                done.rows,
-            )
-            self.ack_time_ms = position.timestamp_ms
-            through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
-            self._free(max(through, 0))  # a batch whose entries were dropped holds nothing
-            self._wake()
+            while self._in_flight[0] is not done:
+                self._in_flight.popleft()
+            self._ack_oldest()
+
+    def ack_batch(self, batch: PositionRange) -> None:
+        """Free all entries up to the end of this batch in flight. Raises AckUnmatched."""
+        in_flight = self._in_flight  # only the reactor's thread changes it
+        if in_flight and in_flight[0].range is batch:
+            with self._lock:
+                self._ack_oldest()
+        else:
+            self.ack(batch.end, batch.end_seq)
 
     def rollback(self) -> bool:
         """Go back to the ack sequence, so that all unacknowledged entries are handed out again.
@@ -278,6 +280,15 @@ class Ring:
 
     # ---- under the lock
 
+    def _ack_oldest(self) -> None:
+        end_seq, _, self.ack_time_ms, self.ack_bytes, self._ack_size, self.ack_rows = self._in_flight.popleft()
+        self.ack_seq = end_seq
+        through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
+        if through > 0:  # a batch whose entries were dropped holds nothing
+            self._free(through)
+        if self._sleeping:
+            self._wake()
+
     def _wait_for(self, there: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Wait until this is so; return False after the timeout."""
         if there():
@@ -299,8 +310,8 @@ class Ring:
 
     def _available(self, size: int) -> bool:
         waiting = self.put_seq - self.get_seq
-        if not waiting:
-            return False
+        if not waiting or size <= 0:
+            return waiting > 0
         if self._batch_mode is BatchMode.ITEMSIZE:
             enough = waiting >= size
         else:
@@ -332,13 +343,12 @@ class Ring:
     def _free(self, count: int) -> None:
         """Drop the oldest segments."""
         for segment in self._segments[:count]:
-            segment.recycle()
+            if segment.buffers is not None:
+                segment.recycle()
         del self._segments[:count], self._firsts[:count], self._before[:count]
 
     def _last_end(self, segment: Segment) -> int:
-        """Return the last entry that ends a transaction, given the segment just put."""
-        if not segment.cut:
-            return self.put_seq
+        """Return the last entry that ends a transaction, given the segment just put, which is cut."""
         index = segment.kinds.rfind(_END)  # not DDL: CREATE TABLE ... SELECT has one inside its transaction
         return self._ended_seq if index < 0 else self._firsts[-1] + index
 
@@ -354,9 +364,12 @@ class Ring:
     def _pieces_to(self, first: int, last: int) -> list[Piece]:
         """Return what `_pieces` yields. At the end of the binlog it is a part of the newest segment."""
         base = self._firsts[-1] if self._firsts else last + 1
-        if first < base:
-            return list(self._pieces(first, last))
-        return [Piece(self._segments[-1], first - base, last + 1 - base)]
+        if first >= base:
+            return [Piece(self._segments[-1], first - base, last + 1 - base)]
+        index = bisect_right(self._firsts, first) - 1
+        if last == self.put_seq and self._firsts[index] == first:
+            return [Piece(segment, 0, len(segment.ends)) for segment in self._segments[index:]]
+        return list(self._pieces(first, last))
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
         """Yield entries first..last (sequences, last inclusive), segment by segment."""
@@ -369,13 +382,34 @@ class Ring:
             first = end
             index += 1
 
+    def _takes_all(self, size: int) -> bool:
+        """Return whether a GET of `size` can take all entries that wait."""
+        if self._batch_mode is BatchMode.ITEMSIZE:
+            return self.put_seq - self.get_seq <= size
+        return self._put_size - self._get_size <= size * self._mem_unit
+
+    def _isolates(self) -> bool:
+        """Return whether DDL isolation may divide the newest segment."""
+        return self._ddl_isolation and _DDL in self._segments[-1].kinds
+
+    def _next_pieces(self, first: int, size: int) -> Sequence[Piece]:
+        """Return what a GET of `size` takes, from entry `first` on."""
+        if self._takes_all(size):
+            count = self.put_seq - self.get_seq
+        else:
+            count = self._count_items(size) if self._batch_mode is BatchMode.ITEMSIZE else self._count_bytes(size)
+        if self.get_seq + count == self.put_seq and self._ended_seq >= first:
+            count = self._ended_seq - self.get_seq
+        pieces: Sequence[Piece] = self._pieces_to(first, self.get_seq + count)
+        if self._ddl_isolation:
+            pieces = self._pieces_to(first, self.get_seq + before_ddl(pieces))
+        return of_one_server(pieces) if len(pieces) > 1 else pieces
+
     def _count_items(self, size: int) -> int:
         return min(max(size, 1), self.put_seq - self.get_seq)
 
     def _count_bytes(self, size: int) -> int:
         count, left = 0, max(size, 0) * self._mem_unit
-        if self._put_size - self._get_size <= left:
-            return self.put_seq - self.get_seq
         for piece in self._pieces(self.get_seq + 1, self.put_seq):
             taken, left = take_bytes(piece, left)
             count += taken

@@ -75,6 +75,8 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
                 return segment.chunk_end
             continue
         if kinds[last - 1] == _END:  # the usual case
+            if last == len(kinds):
+                return segment.end_consumed()
             return segment.position(last - 1, consumed=segment.ends_event(last - 1))
         done = segment.last_end(first, last)
         begin = kinds.rfind(_BEGIN, max(done, first), last)
@@ -90,21 +92,32 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
     """Return the batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
     views = []
-    entries = rows = size = 0
+    entries = rows = 0
     for segment, first, last in pieces:
-        view = segment.frames_view(first, last)
-        views.append(view)
-        size += len(view)
+        views.append(segment.frames_view(first, last))
         entries += last - first
         rows += segment.rows(first, last)
     positions = PositionRange(end_seq, _progress(pieces), partial(_positions, pieces))
-    return Batch(positions, tuple(views), entries, rows, size, tuple(pieces))
+    return Batch(positions, tuple(views), entries, rows, sum(map(len, views)), tuple(pieces))
 
 
-def _positions(pieces: Sequence[Piece]) -> tuple[LogPosition, LogPosition | None]:
-    """Return the position of the last entry, and the ack point."""
-    tail = pieces[-1]
-    return tail.segment.position(tail.last - 1), ack_point(pieces)
+def batch_of_whole(segment: Segment, end_seq: int) -> Batch:
+    """Return the batch made of all entries of one segment."""
+    pieces = (Piece(segment, 0, len(segment.ends)),)
+    chunk = segment.chunk_end
+    positions = PositionRange(end_seq, chunk.snapshot if chunk else "", partial(_positions, pieces))
+    size_bytes = segment.ends[-1]
+    view = memoryview(segment.frames)[:size_bytes]
+    return Batch(positions, (view,), len(segment.ends), segment.row_ends[-1], size_bytes, pieces)
+
+
+def _positions(pieces: Sequence[Piece]) -> tuple[LogPosition | None, LogPosition | None]:
+    """Return the position of the last entry and the ack point. None for the first if they differ only in `consumed`."""
+    segment, _, last = pieces[-1]
+    ack = ack_point(pieces)
+    if ack is not None and segment.kinds[last - 1] == _END and not segment.chunk_end:
+        return None, ack
+    return segment.position(last - 1), ack
 
 
 def _progress(pieces: Sequence[Piece]) -> str:

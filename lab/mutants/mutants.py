@@ -268,8 +268,8 @@ MUTANTS = (
     Mutant(
         "a batch has its segments in reverse order",
         TAKE,
-        "    for segment, first, last in pieces:\n        view",
-        "    for segment, first, last in reversed(pieces):\n        view",
+        "    for segment, first, last in pieces:\n        views.append",
+        "    for segment, first, last in reversed(pieces):\n        views.append",
     ),
     Mutant(
         "ring rolls back what it has dropped",

@@ -181,7 +181,10 @@ class RingMachine(RuleBasedStateMachine):
     def ack(self, data: st.DataObject) -> None:
         for _ in range(data.draw(st.integers(1, len(self.open)), label="batches")):  # an ACK covers earlier batches
             batch = self.open.pop(0)
-        self.ring.ack(batch.range.end, batch.range.end_seq)
+        if data.draw(st.booleans(), label="as a batch"):
+            self.ring.ack_batch(batch.range)
+        else:
+            self.ring.ack(batch.range.end, batch.range.end_seq)
         self.ack_next = batch.range.end_seq + 1
 
     @precondition(lambda self: self.open)
