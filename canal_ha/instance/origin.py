@@ -43,10 +43,13 @@ class SourceView(Protocol):
 class Remembered(Protocol):
     """Remembers the transactions acknowledged last. Their fingerprints tell the place in another server's binlog."""
 
-    def copy(self, segment: Segment, first: int, last: int, /) -> Any:
-        """Copy what is needed of entries that a client is getting, without the ring's memory."""
+    def copies(self, pieces: Sequence[tuple[Segment, int, int]], /) -> Any:
+        """Copy what is needed of entries that a client is getting, without the ring's memory.
 
-    def add_copy(self, piece: Any, /) -> None:
+        pieces: consecutive segments, each with its first entry and the one behind its last.
+        """
+
+    def add_copies(self, copies: Any, /) -> None:
         """The client has acknowledged these entries next."""
 
     def trail(self) -> str:

@@ -154,7 +154,7 @@ class Stream:
         # The ends of the last batch delivered and of the last batch acknowledged, since the stream began at its cursor.
         # They may lie inside a transaction. A cursor never does.
         self._delivered_end: PositionRange | LogPosition | None = None
-        self._acked: LogPosition | None = None
+        self._acked_end: PositionRange | LogPosition | None = None
         self._delivered_whole = True  # the last batch delivered ended with a whole transaction
         self._server = ""  # whose entries the client gets, as in LogPosition; "" if unknown
         self._place: LogPosition | None = None  # where the stream continued in the binlog of `_server`, after a move
@@ -182,7 +182,7 @@ class Stream:
         self._cut = cut
         self._remember = remember
         self._recent: Remembered | None = None  # up to the cursor; None before the stream was open
-        self._copies: dict[int, list[Any]] = {}  # of batches in flight, for `_recent`
+        self._copies: dict[int, Any] = {}  # of batches in flight, for `_recent`
         self._unsettled: tuple[int, Batch] | None = None  # the last batch; see _settle
         self._finding = False  # position_lost is at work
         self._feed: Feed | None = None
@@ -221,11 +221,13 @@ class Stream:
             were taken before that would be in flight without anybody who has it.
         """
         self._asked_at = self._reactor.seconds()
-        self._settle()
+        if self._unsettled is not None:
+            self._settle()
         if request.exact != self._exact:
             self._check_form(request.exact)
             self._take_form(request.exact)
-        self._ensure_open()
+        if self.state is not StreamState.OPEN:
+            self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         era = self.era
         held_back = self._held_back(request)
@@ -237,55 +239,64 @@ class Stream:
             self._asked_at = self._reactor.seconds()
             if request.exact != self._exact:  # another GET took the stream over
                 raise FormsMixed(self._config.destination, self.client_id)
-            self._ensure_open()
+            if self.state is not StreamState.OPEN:
+                self._ensure_open()
             held_back = self._held_back(request)
         check()
-        if held_back:
+        ring = self._ring
+        if held_back or ring is None:
             return GetAnswer(EMPTY_BATCH_ID)
-        before = self._ring.get_seq if self._ring else -1
-        batch = self._ring.get(request.fetch_size) if self._ring else None
+        before = ring.get_seq
+        batch = ring.get(request.fetch_size)
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
-        last = batch.range.end_seq
-        behind_move = bool(self._ring_moves) and last > self._ring_moves[0][0]
-        if behind_move:
-            self._pass_moves([move for seq, move in self._ring_moves if before <= seq < last])
+        behind_move = False
+        if self._ring_moves:
+            last = batch.range.end_seq
+            behind_move = last > self._ring_moves[0][0]
+            if behind_move:
+                self._pass_moves([move for seq, move in self._ring_moves if before <= seq < last])
         batch_id = self._batches.open(batch.range, batch.entries)
         if behind_move:
             self._behind_move.add(batch_id)
-        self._delivered_at[batch_id] = self._reactor.seconds()
-        self._settle()  # that of a GET that waited beside this one
+        self._delivered_at[batch_id] = self._asked_at
+        if self._unsettled is not None:
+            self._settle()  # that of a GET that waited beside this one
         self._unsettled = batch_id, batch
         if batch.size_bytes > LATE_BYTES:
             self._settle()
         self._delivered_end = batch.range
-        self._delivered_whole = self._ring is None or self._ring.taken_whole()
+        self._delivered_whole = ring.taken_whole()
         return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Close the oldest batch. Its ack point becomes the cursor, with this mark; Meta makes it durable."""
-        self._settle()
+        if self._unsettled is not None:
+            self._settle()
         done = self._batches.ack(batch_id)
         self._delivered_at.pop(batch_id, None)
-        copies = self._copies.pop(batch_id, ())
-        if self._recent:
-            for copy in copies:
-                self._recent.add_copy(copy)
+        copies = self._copies.pop(batch_id, None)
+        if copies and self._recent:
+            self._recent.add_copies(copies)
         if self._ring and batch_id > self._last_of_gone_rings:
-            self._ring.ack(done.end, done.end_seq)
-        move = self._meta.reset if batch_id in self._behind_move else self._meta.move  # which takes no step back
-        self._behind_move.discard(batch_id)
+            self._ring.ack_batch(done)
+        move: Callable[[int, LogPosition], object] = self._meta.move  # which takes no step back
+        if batch_id in self._behind_move:
+            self._behind_move.discard(batch_id)
+            move = self._meta.reset
         cursor = self._meta.cursor(self.client_id)
         if batch_id <= self._void_through:
             if cursor and batch_id > self._last_of_gone_rings:  # its feed goes on, so nobody reads its chunks again
                 snapshot = self._snapshot_after(cursor, batch_id, done.snapshot)
                 self._meta.move(self.client_id, replace(cursor, snapshot=snapshot))
             return
-        self._acked = done.end
-        if done.ack:
-            snapshot = self._snapshot_after(cursor, batch_id, done.snapshot) if cursor else ""
-            beside = mark or snapshot
-            move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
+        self._acked_end = done
+        ack = done.ack
+        if ack:
+            snapshot = self._snapshot_after(cursor, batch_id, done.snapshot) if cursor and cursor.snapshot else ""
+            if mark or snapshot:
+                ack = replace(ack, mark=mark, snapshot=snapshot)
+            move(self.client_id, ack)
 
     def _snapshot_after(self, cursor: LogPosition, batch_id: int, progress: str) -> str:
         """Return the state of the client's snapshot once a batch with this progress is acknowledged; note its pace."""
@@ -404,6 +415,8 @@ class Stream:
 
     def _held_back(self, request: GetRequest) -> bool:
         """Return whether a GET gets nothing yet, because the next entries are of another server."""
+        if not self._ring_moves and not request.one_server:
+            return False  # the usual case
         return self._waits_for_acks() or (request.one_server and self._holds_back())
 
     def _waits_for_acks(self) -> bool:
@@ -463,6 +476,16 @@ class Stream:
     def _delivered(self, end: LogPosition | None) -> None:
         self._delivered_end = end
 
+    @property
+    def _acked(self) -> LogPosition | None:
+        """See __init__."""
+        end = self._acked_end
+        return end.end if isinstance(end, PositionRange) else end
+
+    @_acked.setter
+    def _acked(self, end: LogPosition | None) -> None:
+        self._acked_end = end
+
     def _settle(self, *, copies: bool = True) -> None:
         """Find the positions of the last batch: at the client's next request, or when the ring is gone.
 
@@ -476,7 +499,9 @@ class Stream:
         self._unsettled = None
         batch.range.settle()
         if copies and self._recent:
-            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
+            pieces = [piece for piece in batch.pieces if piece[0].chunk_end is None]
+            if pieces:
+                self._copies[batch_id] = self._recent.copies(pieces)
 
     def _pass_moves(self, moves: list[Move]) -> None:
         """Take the cursor back to where the feed went on, because the first entries behind these moves are handed out.
@@ -723,7 +748,10 @@ class Stream:
     def _filled(self, size: int) -> bool:
         if size == _NEVER:
             return False
-        return self.state is StreamState.FAILED or (self._ring is not None and self._ring.available(size))
+        ring = self._ring
+        if ring is not None and size <= 0 and ring.put_seq != ring.get_seq:
+            return True  # as for a waiting GET that takes anything
+        return self.state is StreamState.FAILED or (ring is not None and ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000

@@ -169,16 +169,16 @@ class _Trails:
         self._recent = {part: Recent(trail, lasts.get(part, "")) for part, trail in _split(start.trail).items()}
 
     @staticmethod
-    def copy(segment: Segment, first: int, last: int) -> tuple[int, Copied]:
+    def copies(pieces: Sequence[tuple[Segment, int, int]]) -> list[tuple[int, Copied]]:
         """See Recent."""
-        return segment.part, Recent.copy(segment, first, last)
+        return [(segment.part, Recent.copy(segment, first, last)) for segment, first, last in pieces]
 
-    def add_copy(self, piece: tuple[int, Copied]) -> None:
+    def add_copies(self, copies: Sequence[tuple[int, Copied]]) -> None:
         """See Recent."""
-        part, copied = piece
-        if part not in self._recent:
-            self._recent[part] = Recent()
-        self._recent[part].add_copy(copied)
+        for part, copied in copies:
+            if part not in self._recent:
+                self._recent[part] = Recent()
+            self._recent[part].add_copy(copied)
 
     def trail(self) -> str:
         """See Recent."""

@@ -332,10 +332,10 @@ class MemoryFeed:
 class NothingRemembered:
     """Implements Remembered: the servers know the places of each other's transactions."""
 
-    def copy(self, segment: Segment, first: int, last: int, /) -> None:
+    def copies(self, pieces: Sequence[tuple[Segment, int, int]], /) -> None:
         """See Remembered."""
 
-    def add_copy(self, piece: object, /) -> None:
+    def add_copies(self, copies: object, /) -> None:
         """See Remembered."""
 
     def trail(self) -> str:

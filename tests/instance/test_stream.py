@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -98,12 +98,12 @@ class Remembering:
         self.last = cursor.origins
 
     @staticmethod
-    def copy(segment: Segment, first: int, last: int) -> list[str]:
-        return [segment.entry(index).decode() for index in range(first, last)]
+    def copies(pieces: Sequence[tuple[Segment, int, int]]) -> list[str]:
+        return [segment.entry(at).decode() for segment, first, last in pieces for at in range(first, last)]
 
-    def add_copy(self, piece: list[str]) -> None:
-        self.said += piece
-        self.last = piece[-1]
+    def add_copies(self, copies: list[str]) -> None:
+        self.said += copies
+        self.last = copies[-1]
 
     def trail(self) -> str:
         return ",".join(self.said)

@@ -354,7 +354,7 @@ def test_each_source_of_a_group_has_its_own_last_transactions(monkeypatch: pytes
     for part in (1, 2):
         whole = segment([Item(4, EntryKind.ROWS, entry), Item(5, EntryKind.END)], server_id=10 * part)
         own = replace(whole.source, server_id=10 * part)
-        remembered.add_copy(remembered.copy(replace(whole, part=part, source=own), 0, 2))
+        remembered.add_copies(remembered.copies([(replace(whole, part=part, source=own), 0, 2)]))
     cursor = replace(cursor, trail=remembered.trail(), origins=remembered.origins())
     origin.open_feed(replace(request(), start=cursor))
     for part, start in enumerate(starts, start=1):

@@ -288,7 +288,7 @@ def test_no_transaction_waits_while_many_earlier_ones_are_hashed_or_dropped(
         most = max(most, steps.count("_pop"))
         assert steps.count("_remember") <= 1
         steps.clear()
-    assert most == 1
+    assert most == (0 if kept == KEPT else 1)  # a stream that hashes none drops many in one step
     assert len(recent.fingerprints()) == kept
 
 

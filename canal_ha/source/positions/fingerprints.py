@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
+from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from canal_ha.model.segment import EntryKind, Segment, Source
@@ -54,6 +55,7 @@ _SMALL_PIECES = 32  # if there are more, they are small, and the oldest ones are
 _SMALL_ENTRIES = 32  # of a small piece
 _COUNTED_ENTRIES = 256  # the last ones of a piece, whose ends of transactions are counted
 _SMALL_BYTES = 1 << 14  # of a small segment
+_NEW_PIECES = 32  # that are looked at together
 _FROM_FIRST = (0,)  # the starts of one run
 _END, _DDL = int(EntryKind.END), int(EntryKind.DDL)  # numbers are found faster than members
 
@@ -212,6 +214,10 @@ class Copied(NamedTuple):
         return self.frames[end - size : end]
 
 
+_KINDS_OF, _FRAMES_OF = attrgetter("kinds"), attrgetter("frames")
+_ENDED_OF, _SERVERS_OF = attrgetter("ended"), attrgetter("run_server_ids")
+
+
 def keep_copy(segment: Segment, made: Copied | None = None) -> None:
     """Give a segment its copy, before other threads get it, so that they make none.
 
@@ -261,6 +267,8 @@ def _last_of_origins(segment: Segment, first: int, last: int) -> list[int]:
 def _rows_before(row_counts: array[int], first: int, last: int) -> int:
     """Return the index in first..last where the last ROWS rows before `last` begin."""
     rows = 0
+    if last - first == 1:
+        return first
     while last > first and rows < ROWS:
         last -= 1
         rows += row_counts[last]
@@ -361,6 +369,8 @@ class Recent:
         self._last_of = last_from_text(origins)
         self._units = Units()
         self._pieces: deque[Copied] = deque()
+        self._new: list[Copied] = []  # behind them, not looked at yet
+        self._at_once = _NEW_PIECES if pieces_most >= 2 * kept else 1  # if it is less, pieces are hashed one by one
         self._entries = 0
         self._bytes = 0
         self._ended = 0  # units in them, at least
@@ -379,17 +389,42 @@ class Recent:
         """Copy what `add_copy` needs of entries being delivered, at least one. The copy keeps none of their frames."""
         return Copied.of(segment, first, last)
 
-    def add_copy(self, piece: Copied) -> None:
-        """Add the entries that were delivered next, as copied.
+    @staticmethod
+    def copies(pieces: Sequence[tuple[Segment, int, int]]) -> list[Copied]:
+        """Copy what `add_copies` needs of several pieces, each as for `copy`."""
+        return [
+            segment.copied
+            if segment.copied is not None and not first and last == len(segment.ends)
+            else Copied.of(segment, first, last)
+            for segment, first, last in pieces
+        ]
 
-        It usually drops or hashes at most one piece, because its caller waits, and others wait for the interpreter.
+    def add_copies(self, pieces: Sequence[Copied]) -> None:
+        """Add the entries of several pieces that were delivered next."""
+        for piece in pieces:
+            self.add_copy(piece)
+
+    def add_copy(self, piece: Copied) -> None:
+        """Add the entries that were delivered next, as copied. Most calls do no more, because their caller waits."""
+        new = self._new
+        new.append(piece)
+        if len(new) >= self._at_once or len(piece.frames) > _SMALL_BYTES:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Count the new pieces among the others, and keep no more than allowed.
+
+        It drops many at once, or hashes one, or few: others wait for the interpreter.
         """
-        pieces = self._pieces
-        pieces.append(piece)
-        self._entries += len(piece.kinds)
-        self._bytes += len(piece.frames)
-        self._ended += piece.ended
-        if len(pieces) > self._pieces_most:
+        pieces, new = self._pieces, self._new
+        self._new = []
+        pieces.extend(new)
+        self._entries += sum(map(len, map(_KINDS_OF, new)))
+        self._bytes += sum(map(len, map(_FRAMES_OF, new)))
+        self._ended += sum(map(_ENDED_OF, new))
+        if len(pieces) - self._pieces_most > 1:
+            self._drop_many(len(pieces) - self._pieces_most)
+        while len(pieces) > self._pieces_most:
             self._keep_fewer()
         while len(pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
             if len(pieces) > _SMALL_PIECES:
@@ -399,6 +434,20 @@ class Recent:
             else:
                 self._hash()  # what comes before a transaction that is larger than all that is kept
                 return
+
+    def _drop_many(self, count: int) -> None:
+        """Drop the oldest pieces if all are of one origin, and enough transactions end in the others."""
+        oldest, newest = list(islice(self._pieces, count)), self._pieces[-1]
+        ended = sum(map(_ENDED_OF, oldest))
+        one_origin = list(map(_SERVERS_OF, oldest)) == [newest.run_server_ids] * count and len(newest.run_starts) == 1
+        if self._ended - ended > self._kept and oldest[-1].kinds[-1] == _END and one_origin:
+            for _ in oldest:
+                self._pieces.popleft()
+            self._entries -= sum(map(len, map(_KINDS_OF, oldest)))
+            self._bytes -= sum(map(len, map(_FRAMES_OF, oldest)))
+            self._ended -= ended
+            self._fingerprints.clear()
+            self._units.forget()
 
     def _keep_fewer(self) -> None:
         """Drop the oldest piece, or hash its transactions if fewer than `kept` would end in the others."""
@@ -444,6 +493,8 @@ class Recent:
 
     def _hash(self) -> None:
         """Make fingerprints of the pieces and forget the pieces."""
+        if self._new:
+            self._take_in()
         units: deque[Unit[Copied]] = deque()
         older: dict[int, Unit[Copied]] = {}  # by origin, before those
         for piece in self._newest():
