@@ -44,7 +44,7 @@ IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's capacity;
 
 
 class _InFlight(NamedTuple):
-    """A batch in flight, the time of its last entry, and the totals put up to its end: frames and entries (bytes), rows."""
+    """A batch in flight, its last entry's time, and the totals put up to it: bytes of frames, of entries, rows."""
 
     end_seq: int
     range: PositionRange

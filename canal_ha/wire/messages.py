@@ -6,6 +6,7 @@ Entries are not parsed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -48,15 +49,21 @@ class Fetched:
         return tuple(Messages.FromString(bytes(self.frames)).messages)
 
 
-def encode(message: GetAnswer) -> tuple[bytes | memoryview, ...]:
-    """Return the frame in pieces: the head, then the batch's views, not copied."""
-    if message.batch is None:
+def encode(message: GetAnswer, number: bytes = b"") -> tuple[bytes | memoryview, ...]:
+    """Return the frame in pieces: the head, then the batch's views, not copied. number: varint of the batch's id."""
+    batch = message.batch
+    if batch is None:
         return (EMPTY,)
-    batch_id = _BATCH_ID + varint(message.batch_id)
-    body_length = len(batch_id) + message.batch.size_bytes
-    head = _TYPE_AND_BODY + varint(body_length) + batch_id
-    length = len(head) + message.batch.size_bytes
-    return (header(length) + head, *message.batch.views)
+    number = number or varint(message.batch_id)
+    return (_head(len(number), batch.size_bytes) + number, *batch.views)
+
+
+@lru_cache(1024)  # many small transactions have the same size
+def _head(number_bytes: int, size_bytes: int) -> bytes:
+    """Return the beginning of a frame, up to the number of the batch. size_bytes: of the batch's views."""
+    body_length = len(_BATCH_ID) + number_bytes + size_bytes
+    head = _TYPE_AND_BODY + varint(body_length) + _BATCH_ID
+    return header(len(head) + number_bytes + size_bytes) + head
 
 
 def decode(body: bytes) -> Fetched:
@@ -92,6 +99,15 @@ def in_place(packet: bytes, only_frames: OnlyFrames) -> Fetched | None:
         return None
     batch_id &= 2**64 - 1
     return Fetched(batch_id - (batch_id >> 63 << 64), packet, start)
+
+
+def number_at(data: bytes, at: int) -> int:
+    """Return the number with which a packet ends; 0 if it does not end with a number, or it is too large."""
+    try:
+        number, end = _read_varint(data, at, _NUMBER_BYTES - 1)
+    except IndexError:
+        return 0
+    return number if end == len(data) else 0
 
 
 def _read_varint(data: bytes, at: int, most: int) -> tuple[int, int]:

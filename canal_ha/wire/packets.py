@@ -19,6 +19,7 @@ from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProto
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import CLIENT_IDS, ClientIdentity
+from canal_ha.model.immutable import immutable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.snapshot import NO_SNAPSHOT, InitialSnapshot, told
@@ -38,6 +39,7 @@ _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 360
 _LONGEST_WAIT_MS = 2.0**31 - 1  # 24 days; a longer wait counts as unlimited
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SHORT_DIGITS = 5
+_BATCH_OF_ACK = b"\x18"  # the tag of ClientAck.batch_id
 
 
 # ---- requests
@@ -99,7 +101,7 @@ class ReadFrom:
     packet_type: ClassVar[str] = "DUMP"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Acknowledge:
     """CLIENTACK: answered only if it fails. mark: stored with the moved cursor; "" for none."""
 
@@ -266,6 +268,18 @@ def _acknowledge(body: bytes) -> Acknowledge:
             GENERIC, f"the mark of the acknowledgement has {size_bytes} bytes; at most {MARK_BYTES} are allowed"
         )
     return Acknowledge(identity, ack.batch_id, ack.mark)
+
+
+def ends_with_batch(data: bytes, packet: pb.Packet, number: bytes) -> bool:
+    """Return whether a CLIENTACK ends with the number of its batch, and has nothing but its known fields in order.
+
+    data: the packet's bytes. number: that of the batch, as a varint.
+    """
+    ack = pb.ClientAck.FromString(packet.body)
+    ack.DiscardUnknownFields()
+    body = ack.SerializeToString()
+    whole = pb.Packet(type=packet.type, body=body).SerializeToString()
+    return data == whole and body.endswith(_BATCH_OF_ACK + number)
 
 
 def _rollback(body: bytes) -> Rollback:

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canal_ha.errors import BatchNotFirst, LocalProtocolError, LoginRefused, NotRunningHere, RemoteProtocolError
-from canal_ha.model.batch import GetAnswer
+from canal_ha.model.batch import Batch, GetAnswer, PositionRange
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
-from canal_ha.wire import packets
+from canal_ha.wire import messages, packets
+from canal_ha.wire.framing import frame
 from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe, client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.server_session import Reply, ServerSession
@@ -112,10 +113,10 @@ def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]]
 @given(st.lists(st.binary(max_size=80), max_size=8), st.booleans())
 def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -> None:
     """Garbage, framed or not, gives replies or raises RemoteProtocolError."""
-    for frame in (lambda data: data, lambda data: len(data).to_bytes(4, "big") + data):
+    for framed in (lambda data: data, lambda data: len(data).to_bytes(4, "big") + data):
         made = authenticated() if known else session(Door(opened=False))
         try:
-            converse(made, map(frame, chunks))
+            converse(made, map(framed, chunks))
         except RemoteProtocolError:
             continue
 
@@ -143,6 +144,68 @@ def test_requests_are_read_as_they_are_meant() -> None:
         Acknowledge(EXAMPLE, 4),
         Rollback(EXAMPLE, 0),
     ]
+
+
+def _ack_frames(number: int) -> list[bytes]:
+    """Return frames that acknowledge a batch: as our client sends it, and in other forms that protobuf allows."""
+    varint = messages.varint(number)
+    plain = pb.ClientAck(**ME, batch_id=number).SerializeToString()
+    fields = plain[: -1 - len(varint)]
+    longer = varint[:-1] + bytes((varint[-1] | 0x80, 0))
+    bodies = [plain, b"\x18" + varint + fields, fields + b"\x18" + longer, plain + b"\x18" + varint]
+    bodies.append(pb.ClientAck(**ME, batch_id=number, mark="m").SerializeToString())
+    bodies.append(pb.ClientAck(destination="other", client_id="7", batch_id=number).SerializeToString())
+    bodies.append(pb.ClientAck(destination="x\x18" + varint.decode("latin-1")[:1], client_id="7").SerializeToString())
+    typed = b"\x18%c" % pb.CLIENTACK
+    found = [frame(typed + b"\x2a" + messages.varint(len(body)) + body) for body in bodies]
+    whole = b"\x2a" + messages.varint(len(plain)) + plain
+    return [*found, frame(whole + typed), frame(typed + whole + whole), frame(b"\x10\x01" + typed + whole)]
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_packet_like_an_earlier_one_means_what_it_says(data: st.DataObject) -> None:
+    """A session knows the packets that a client repeats. It reads each of them as a new session does."""
+    made = authenticated()
+    number = data.draw(st.sampled_from([1, 126, 127, 128, 16_382, 2**31, 2**62]))
+    get = client_frame(pb.GET, pb.Get(**ME, fetch_size=3, timeout=5, unit=2, eager=True))
+    for _ in range(data.draw(st.integers(1, 6))):
+        said = data.draw(st.sampled_from([0, 0, 0, 1, -1]))  # mostly the last batch
+        form = data.draw(st.sampled_from([0, 0, 0, *range(len(_ack_frames(1)))]))
+        ack = _ack_frames(max(1, number + said))[form]
+        frames = data.draw(st.sampled_from([[ack, get], [get], [ack], [ack, ack], [ack, ack, get], [get, get]]))
+        sent = b"".join(frames)
+        size = data.draw(st.sampled_from([len(sent), len(sent), len(ack), 7]))
+        chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
+        expected = [step for one in frames for step in converse(authenticated(), [one])]
+        found: list[Request | bytes] = []
+        for chunk in chunks:
+            made.receive(chunk)
+            assert made.waiting_bytes <= len(sent)
+            while (step := made.next()) is not None:
+                if isinstance(step, Reply):
+                    found.append(b"".join(step.pieces))
+                    continue
+                found.append(step)
+                if isinstance(step, Get):
+                    number += 1
+                    made.fetched(GetAnswer(number, Batch(PositionRange(0, "", lambda: (None, None)), (), 1, 1, 0)))
+                else:
+                    made.done()
+        assert found == expected
+        assert not made.waiting_bytes
+
+
+def test_what_is_known_is_forgotten_with_the_rest() -> None:
+    """A connection that is dropped carries out nothing more, whatever its packets are."""
+    made = authenticated()
+    get = client_frame(pb.GET, pb.Get(**ME))
+    converse(made, [get])
+    made.receive(get)
+    assert made.waiting_bytes == len(get)
+    made.discard()
+    assert made.next() is None
+    assert not made.waiting_bytes
 
 
 def test_an_ack_of_nothing_is_ignored() -> None:
