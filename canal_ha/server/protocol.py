@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import typing
 from collections.abc import Collection
+from contextlib import suppress
 
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.tls import TLSMemoryBIOProtocol
@@ -74,15 +75,17 @@ class CanalConnection(Protocol):
         self._conversation.begin()
 
     def dataReceived(self, data: bytes) -> None:
-        """Take bytes and acknowledge them at once.
+        """Take bytes and acknowledge them at once, unless the client waits for a reply.
 
         The Java client sends a request's header and body in two writes, without TCP_NODELAY: the body waits for the ACK
-        of the header. Linux delays that ACK by 40 ms unless told otherwise after each read (docs/protocol.md#tcp).
+        of the header. Linux delays that ACK by 40 ms unless told otherwise after each read (docs/protocol.md#tcp). A
+        client that waits for the reply to a GET sends nothing meanwhile, and the reply acknowledges its bytes.
         """
-        if QUICKACK is not None:
-            self._socket.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
         self._idle.heard()
         self._conversation.receive(data)
+        if QUICKACK is not None and not self._conversation.answers:
+            with suppress(OSError):  # it is closed by now
+                self._socket.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The conversation finishes what the client sent before."""
