@@ -739,7 +739,7 @@ class Stream:
     def _wake_filled(self, ring: Ring) -> None:
         if ring is not self._ring:
             return
-        for waiting in list(self._waiting):
+        for waiting in tuple(self._waiting):
             if self._filled(waiting.size):
                 waiting.wake()
 
@@ -754,16 +754,17 @@ class Stream:
         return self.state is StreamState.FAILED or (ring is not None and ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
-        until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000
+        until = None if wait_ms is None else self._asked_at + wait_ms / 1000
         waiting = _Waiting(size, until)
-        for oldest in self._waiting[: max(0, len(self._waiting) + 1 - WAITING_MOST)]:
-            oldest.wake()  # it ends without a batch
+        if len(self._waiting) >= WAITING_MOST:
+            for oldest in self._waiting[: len(self._waiting) + 1 - WAITING_MOST]:
+                oldest.wake()  # it ends without a batch
         self._waiting.append(waiting)
         self._arm()
         try:
             if self._filled(size):  # a put between the first look and `_arm` woke nobody
                 return
-            if until is not None:
+            if until is not None and (self._timer is None or self._timer_at > until):
                 self._wake_by(until)
             await waiting.done
         finally:
@@ -773,8 +774,6 @@ class Stream:
     def _wake_by(self, until: float) -> None:
         """Set the timer to this time at the latest. It is set anew only when it runs out: most GETs leave it alone."""
         if self._timer:
-            if self._timer_at <= until:
-                return
             self._timer.cancel()
         self._timer_at = until
         self._timer = self._reactor.callLater(max(0.0, until - self._reactor.seconds()), self._time_over)
@@ -792,9 +791,13 @@ class Stream:
     def _arm(self) -> None:
         """Ask the ring to report data as soon as it can answer the smallest GET that waits."""
         ring, waiting = self._ring, self._waiting
-        if ring:
-            ring.wanted = min([each.size for each in waiting]) if waiting else 0
-            ring.armed = bool(waiting)
+        if not ring:
+            return
+        if waiting:
+            ring.wanted = waiting[0].size if len(waiting) == 1 else min([each.size for each in waiting])
+            ring.armed = True
+        else:
+            ring.armed = False
 
     def _holds_something(self) -> bool:
         return self._ring is not None and self._ring.put_seq > self._ring.get_seq

@@ -121,17 +121,17 @@ class Consumers:
 
     def keeps_back(self, identity: ClientIdentity, connection: object) -> bool:
         """Return whether another connection has to get first what it has taken back."""
-        back = self._taken_back.get(identity.key)
+        back = self._taken_back.get(identity.key) if self._taken_back else None
         return back is not None and back.connection is not connection
 
     def gave(self, identity: ClientIdentity, connection: object, answer: GetAnswer) -> None:
         """Note what the GET of a connection was answered."""
-        key = identity.key
         if answer.batch is None:
             return
+        key = identity.key
         if self._alone.get(key, connection) is not connection:
             del self._alone[key]
-        back = self._taken_back.get(key)
+        back = self._taken_back.get(key) if self._taken_back else None
         if back and back.connection is connection:
             back.entries -= answer.batch.entries
             if back.entries <= 0 and not back.under_way:
@@ -141,13 +141,20 @@ class Consumers:
         """Return whether so many GETs of the client id wait, here or in its stream, that one more must not."""
         return len(self._waiting.get(identity.key, ())) > WAITING_MOST
 
+    def is_open(self, identity: ClientIdentity, connection: object) -> bool:
+        """Return whether the connection has begun or asked with the client id."""
+        return connection in self._open.get(identity.key, ())
+
     def asks(self, identity: ClientIdentity, connection: object) -> None:
         """Note that a connection asks for batches of a client that exists. Of others, nothing may stay."""
         self._opened(identity.key, connection)
 
     def waits(self, identity: ClientIdentity, connection: object, end: Callable[[], None]) -> None:
         """Note that a connection begins to carry out a GET. end: makes it end without a batch."""
-        self._waiting.setdefault(identity.key, {})[connection] = end
+        gets = self._waiting.get(identity.key)
+        if gets is None:
+            gets = self._waiting[identity.key] = {}
+        gets[connection] = end
 
     def waits_no_more(self, identity: ClientIdentity, connection: object) -> None:
         """Note that the GET is over."""

@@ -166,12 +166,19 @@ class Conversation:
         if self._listening and not self._queued:  # one call, however often bytes come
             self._queued = True
             self._shared.turns.soon(self._received)
-        self._weigh()  # what is left of them, if they were carried out at once
-        self._shared.ahead.keep_within()
+        if self._session.waiting_bytes != self._ahead_bytes:  # they were not all carried out at once
+            self._weigh()
+            self._shared.ahead.keep_within()
 
     def _received(self) -> None:
         self._queued = False
-        self._awaken()
+        if self._listening:
+            self._go_on()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the client waits for the reply to a GET, and has sent nothing behind it."""
+        return self._fetching and not self._session.waiting_bytes
 
     def end(self) -> None:
         """End once the current reply is written and the client has acknowledged the batches that it got."""
@@ -248,10 +255,8 @@ class Conversation:
 
     def _weigh(self) -> None:
         """Tell the budget how much of what the client has sent is not read yet."""
-        waiting = self._session.waiting_bytes
-        if waiting != self._ahead_bytes:
-            self._ahead_bytes = waiting
-            self._shared.ahead.weigh(self, waiting)
+        self._ahead_bytes = waiting = self._session.waiting_bytes
+        self._shared.ahead.weigh(self, waiting)
 
     def _refused(self, reason: str, text: str) -> None:
         """Count a refusal that ends the connection, and write it down."""
@@ -281,9 +286,10 @@ class Conversation:
         sent = self._outbox.send(self._session.handshake().pieces)
         if sent:
             await sent
+        session, outbox, seconds = self._session, self._outbox, self._shared.clock.seconds
         while not self._ending:
             try:
-                step = self._session.next()
+                step = session.next()
                 if step is None:
                     if self._gone:
                         return
@@ -291,31 +297,32 @@ class Conversation:
                     continue
                 if self._login and self._session.state is not ConversationState.AUTHENTICATION:
                     self._logged_in()
-                began = self._shared.clock.seconds()
+                began = seconds()
                 reply = step if isinstance(step, Reply) else await self._carry_out(step)
             except RemoteProtocolError as error:
                 if self._may_log():
                     LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
                 break
-            if self._gone or reply is None:
+            if reply is None or self._lost or outbox.gone:
                 if reply and reply.error:
                     return  # the client sent more behind this, but it would have stopped here
                 await self._turn()
                 continue
             if reply.error and self._may_log():
                 LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
-            sent = self._outbox.send(reply.pieces)
-            if sent:
+            if reply.pieces and (sent := outbox.send(reply.pieces)):
                 unread = self._shared.unread
                 unread.begin(self, self.holder, reply.size_bytes)
                 await sent
                 unread.end(self)
-            self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
+            now = seconds()
+            self._shared.counters.note(reply, self._peer, (now - began) * 1000)
             if reply.last:
                 break
             if not reply.packet_type and not self._gone:
-                self._idle.limit(self._session.idle_ms)
-            await self._turn()
+                self._idle.limit(session.idle_ms)
+            if now - self._turn_began >= TURN_S:
+                await self._shared.turns.turn()
         if self._unacked:
             await self._last_words()
 
@@ -381,7 +388,7 @@ class Conversation:
 
     async def _carry_out(self, request: Request) -> Reply | None:
         """Return the reply to a request; None if the client has gone. Raises RemoteProtocolError."""
-        if self._gone and not isinstance(request, Acknowledge | Rollback):
+        if (self._lost or self._outbox.gone) and not isinstance(request, Acknowledge | Rollback):
             self._session.done()
             return None
         destinations = self._shared.destinations
@@ -391,9 +398,17 @@ class Conversation:
             identity = self._visitor.admitted(request.packet_type, request.identity)
             if self._read and not isinstance(request, ReadFrom):
                 self._check_read()
+            if type(request) is Get:
+                return await self._fetch(request, identity)
+            if type(request) is Acknowledge and not self._read:
+                self._unacked.discard(request.batch_id)
+                if self._told:
+                    self._told.check_moved(identity)
+                await destinations.ack(identity, request.batch_id, request.mark)
+                if self._given.get(identity.key) == request.batch_id:
+                    del self._given[identity.key]
+                return self._session.done()
             match request:
-                case Get():
-                    return await self._fetch(request, identity)
                 case ReadFrom():
                     self._end_read()
                     places = {"start": str(request.place), "until": str(request.until or "")}
@@ -420,12 +435,6 @@ class Conversation:
                     self._read.rollback(request.batch_id)
                 case Subscribe() | Unsubscribe() if self._read:
                     raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
-                case Acknowledge():
-                    self._unacked.discard(request.batch_id)
-                    self._told.check_moved(identity)
-                    await destinations.ack(identity, request.batch_id, request.mark)
-                    if self._given.get(identity.key) == request.batch_id:
-                        del self._given[identity.key]
                 case Rollback():
                     self._unacked.clear()
                     await self._roll_back(request, identity)
@@ -488,6 +497,7 @@ class Conversation:
 
     async def _fetch(self, request: Get, identity: ClientIdentity) -> Reply | None:
         exists = False  # the client, before it waits
+        consumers = self._shared.consumers
         self._fetching, self._passed_over = True, False
         try:
             if self._read:
@@ -495,9 +505,11 @@ class Conversation:
             else:
                 if self.reading is None or self.reading.identity is not identity:
                     self.reading = LastRead(identity, private=False)
-                if exists := self._shared.destinations.era(identity) is not None:
+                if self._audited == identity.key and consumers.is_open(identity, self):
+                    exists = True  # it did when it asked before
+                elif exists := self._shared.destinations.era(identity) is not None:
                     self._asks(identity)  # before it waits
-                self._shared.consumers.waits(identity, self, self._pass_over)
+                consumers.waits(identity, self, self._pass_over)
                 try:
                     message = await self._next_batch(request, identity)
                 except CancelledError:
@@ -507,7 +519,7 @@ class Conversation:
                     await self._shared.turns.turn()
                     message = await self._nothing(request, identity)
                 finally:
-                    self._shared.consumers.waits_no_more(identity, self)
+                    consumers.waits_no_more(identity, self)
             if self._read:
                 self._check_read()  # the accounts may have changed meanwhile
         except CancelledError:
@@ -525,7 +537,7 @@ class Conversation:
         if not self._read:
             if not exists:
                 self._asks(identity)
-            self._shared.consumers.gave(identity, self, message)  # last: it can answer a GET of another connection
+            consumers.gave(identity, self, message)  # last: it can answer a GET of another connection
         return reply
 
     def _asks(self, identity: ClientIdentity) -> None:
@@ -552,15 +564,15 @@ class Conversation:
         Raises CancelledError.
         """
         consumers, wanted = self._shared.consumers, request.wanted
-        self._told.asks(identity)
+        if self._told:
+            self._told.asks(identity)
+            wanted = replace(wanted, one_server=True)
         if consumers.keeps_back(identity, self):
             if not consumers.crowded(identity):
                 await self._wait(wanted.wait_ms)
                 if self._may_log():
                     LOG.info("batches.kept_back", channel=self._session.channel, **_client(identity))
             return await self._nothing(request, identity)
-        if self._told:
-            wanted = replace(wanted, one_server=True)
         check = partial(self._check_batch, request, identity)
         message = await self._shared.destinations.get(identity, wanted, check)
         if message.batch is not None:
@@ -635,7 +647,8 @@ class Conversation:
             self._step(result)
         finally:
             self._in_turn = False
-        self._weigh()
+        if self._session.waiting_bytes != self._ahead_bytes:
+            self._weigh()
 
     def _step(self, result: object) -> None:
         self._awaited = None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from canal_ha.wire.framing import HEADER_BYTES
 from canal_ha.wire.server_session import Reply
 
 UNKNOWN = "unknown"
@@ -54,8 +55,9 @@ class RequestCounters:
         """Count one request and its reply. peer: `/ip`; latency_ms: until the reply's last byte has left."""
         if not reply.packet_type:
             return
-        label = self._label(reply.destination, peer)
-        self.bytes[label] += reply.size_bytes
+        destination = reply.destination
+        label = destination if destination and self.known(destination) else self._other_label(destination, peer)
+        self.bytes[label] += sum(map(len, reply.pieces)) or HEADER_BYTES  # size_bytes
         latency = self.latency.get(label)
         if latency is None:
             latency = self.latency[label] = Latency()
@@ -67,9 +69,10 @@ class RequestCounters:
         else:
             self.packets[label, reply.packet_type] += 1
 
-    def _label(self, destination: str, peer: str) -> str:
+    def _other_label(self, destination: str, peer: str) -> str:
+        """Return the label of a request that names no known destination."""
         if destination:
-            return destination if self.known(destination) else UNKNOWN
+            return UNKNOWN
         if peer in self._peers:
             return peer
         if len(self._peers) >= PEERS:

@@ -198,6 +198,7 @@ class Visitor:
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
         # what was asked last, as the account asks it: a client repeats the same GET
         self._last: tuple[ClientIdentity | None, ClientIdentity, Account | None] = (None, ClientIdentity("", 0), None)
+        self._passed: set[str] = set()  # kinds of requests that may be made with `_last`, while the accounts are these
 
     @property
     def account(self) -> str:
@@ -221,7 +222,7 @@ class Visitor:
         self._login = self._account.name or username, proof, certified
         self._accounts = self._entrance.accounts()
         self._seen_at = self._entrance.clock.seconds()
-        self._allowed.clear()
+        self._forget_what_passed()
 
     def leave(self) -> None:
         """The connection has ended. Its next one is spared; see Lockout.spares."""
@@ -234,6 +235,10 @@ class Visitor:
         kind: the packet's type.
         identity: what the request names.
         """
+        if identity is self._last[0] and kind in self._passed and self.unchanged:  # as nearly always
+            if self._entrance.clock.seconds() - self._seen_at >= _SEEN_AGAIN_S:
+                self._was_seen()
+            return self._last[1]
         self._look_again()
         key = (kind, *identity.key)
         if key not in self._allowed:
@@ -242,10 +247,13 @@ class Visitor:
                 self._allowed.clear()
             self._allowed.add(key)
         account = self._account
-        if account is None or (not account.name and (account.within is ANYTHING or account.within == ANYTHING)):
-            return identity
         if identity is not self._last[0] or account is not self._last[2]:
-            self._last = identity, replace(identity, within=account.within, account=account.name), account
+            self._passed.clear()
+            if account is None or (not account.name and (account.within is ANYTHING or account.within == ANYTHING)):
+                self._last = identity, identity, account
+            else:
+                self._last = identity, replace(identity, within=account.within, account=account.name), account
+        self._passed.add(kind)
         return self._last[1]
 
     @property
@@ -268,11 +276,15 @@ class Visitor:
         accounts = self._entrance.accounts()
         if accounts is not self._accounts:  # the file was read again
             self._accounts = accounts
-            self._allowed.clear()
+            self._forget_what_passed()
             if self._account is not None:
                 self._account = self._entrance.admit_again(*self._login)
         if self._entrance.clock.seconds() - self._seen_at >= _SEEN_AGAIN_S:
             self._was_seen()
+
+    def _forget_what_passed(self) -> None:
+        self._allowed.clear()
+        self._passed.clear()
 
     def _was_seen(self) -> None:
         self._seen_at = self._entrance.clock.seconds()
