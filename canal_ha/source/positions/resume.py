@@ -15,6 +15,7 @@ OFFSET_MAX = 2**32 - 1  # the dump command has 32 bits for the position
 FIRST_OFFSET = 4  # behind the magic number of a binlog file
 
 _LAST_SUB = 2**31
+_Place = tuple[str, int, int, str | None]  # journal, offset, time in ms, GTID set
 
 
 def dump_offset(offset: int) -> int:
@@ -26,11 +27,37 @@ class Resume:
     """Everything before `at` was decoded and accepted. start: inclusive unless it is consumed."""
 
     def __init__(self, start: LogPosition) -> None:
+        self._place: _Place
+        self._made: tuple[_Place, LogPosition]  # of which place it was made
         self.at = start
         self.delivered_any = False
         # journal, offset, sub-index of the last entry that must not be delivered (again)
         self._delivered = (start.journal, start.offset, _LAST_SUB) if start.consumed else None
         self._skip = self._delivered
+
+    @property
+    def at(self) -> LogPosition:
+        """The newest boundary. Any thread: it is made when somebody asks, because each transaction moves it."""
+        place, (made_of, at) = self._place, self._made
+        if made_of is not place:
+            journal, offset, timestamp_ms, gtid = place
+            at = LogPosition(
+                journal=journal,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                server_id=at.server_id,
+                gtid=gtid,
+                address=at.address,
+                port=at.port,
+                server=at.server,
+            )
+            self._made = place, at
+        return at
+
+    @at.setter
+    def at(self, at: LogPosition) -> None:
+        self._place = at.journal, at.offset, at.timestamp_ms, at.gtid
+        self._made = self._place, at
 
     @property
     def all_before(self) -> bool:
@@ -82,17 +109,9 @@ class Resume:
         journal, position: the boundary.
         timestamp_ms, gtid: 0 and "" keep those of the boundary before.
         """
-        if _is_later((journal, position, 0), (self.at.journal, self.at.offset, 0)):
-            self.at = LogPosition(
-                journal=journal,
-                offset=position,
-                timestamp_ms=timestamp_ms or self.at.timestamp_ms,
-                server_id=self.at.server_id,
-                gtid=gtid or self.at.gtid,
-                address=self.at.address,
-                port=self.at.port,
-                server=self.at.server,
-            )
+        at_journal, at_offset, at_ms, at_gtid = self._place
+        if position > at_offset if journal == at_journal else _is_later((journal, position, 0), (at_journal, 0, 0)):
+            self._place = journal, position, timestamp_ms or at_ms, gtid or at_gtid
         elif gtid and not self.at.consumed and (journal, position) == (self.at.journal, self.at.offset):
             self.at = replace(self.at, gtid=gtid)  # behind a ROTATE, whose own boundary came without a set
 

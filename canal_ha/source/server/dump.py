@@ -219,7 +219,6 @@ class Sharing:
 class Dump:
     """One stream's dump, from `start` until stopped. Delivers segments in order and none of them twice.
 
-    decoded: everything before it was accepted.
     received_bytes: from the source, over all connections.
     last_event_ms: source time of the newest event.
     idle: the source said that nothing newer exists.
@@ -274,7 +273,7 @@ class Dump:
         calm: tells when the reactor may read; None makes one.
         taps: where the stream may get the bytes of its server, while the reactor reads; None: from its own dump alone.
         """
-        self.decoded: LogPosition | None = start
+        self._decoded: LogPosition | Resume | None = start  # see `decoded`
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
@@ -330,6 +329,12 @@ class Dump:
         self._name = f"dump-{config.destination}-{replica.name}"
 
     # ---- any thread
+
+    @property
+    def decoded(self) -> LogPosition | None:
+        """Everything before it was accepted."""
+        decoded = self._decoded
+        return decoded.at if isinstance(decoded, Resume) else decoded
 
     def start(self) -> None:
         """Start the thread and return at once. Raises RuntimeError if there can be no more threads."""
@@ -574,7 +579,7 @@ class Dump:
                 f"{self._where.address}: another server answers than before, and {before} is not one of its positions:"
                 " start this read again"
             )
-        self.decoded = None
+        self._decoded = None
         decoder_at = partial(upstream.make_decoder, source, searching=True)
         found, resume = self._current_source.moved(scanner, self._resume, decoder_at)
         if found.whole and found.ordered and self._resume.all_before:
@@ -584,7 +589,9 @@ class Dump:
                 upstream.joined(left, replace(found.at, server=scanner.server.identity))
         self._resume = resume
         self._report(SourceMoved(before, self._where.address, found))
-        self._start = self.decoded = found.at  # behind the report: a snapshot must not compare it with the old server's
+        self._start = self._decoded = (
+            found.at
+        )  # behind the report: a snapshot must not compare it with the old server's
 
     def _settle(self, at: LogPosition) -> None:
         """Begin at this position, which is the same one with its GTID set, or another one."""
@@ -595,7 +602,7 @@ class Dump:
             self._resume.at = at
             if before is self._start:
                 self._start = at
-        self.decoded = at
+        self._decoded = at
 
     def _looked_up(self, scanner: Scanner) -> LogPosition:
         """Return the position for a cursor that has a time only (docs/protocol.md#start)."""
@@ -612,7 +619,7 @@ class Dump:
         if boundary.offset >= start.offset:
             return error
         self._resume = Resume(boundary)
-        self._began_at = self.decoded = boundary
+        self._began_at = self._decoded = boundary
         return SourceUnavailable(
             f"{self._where.address}: {start} lies inside a transaction ({error}); reading continues from {boundary}"
         )
@@ -731,10 +738,10 @@ class Dump:
                     self.idle = False
                     self.last_event_ms = output.timestamp_ms
                 self._resume.passed(output.journal, output.position, output.timestamp_ms, gtid)
-                self.decoded = self._resume.at
+                self._decoded = self._resume
             case Rotated():
                 self._resume.passed(output.journal, output.position)
-                self.decoded = self._resume.at
+                self._decoded = self._resume
             case SourceHeartbeat():
                 self.idle = True
                 if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
@@ -989,7 +996,7 @@ class Dump:
             onwards = truncated.behind(session, flavor.examine(session), at, said.text)
             if onwards is not None:
                 self._resume = Resume(onwards)
-                self.decoded = onwards
+                self._decoded = onwards
                 raise SourceUnavailable(
                     f"{self._where.address}: a crash of the server left {at.journal} ending inside an event after"
                     f" {at.offset}; reading continues from {onwards}"
