@@ -51,7 +51,10 @@ class Sink:
             return
         self.transactions += segment.kinds.count(_END)
         self.last_time_ms = segment.timestamps[-1]
-        kept = self._compact(segment)
+        if not self._drop_boundaries and _HEARTBEAT not in segment.kinds:
+            kept: Segment | None = segment
+        else:
+            kept = self._compact(segment)
         if kept is None:
             return
         self.rows += kept.row_ends[-1]
@@ -64,10 +67,7 @@ class Sink:
     def _compact(self, segment: Segment) -> Segment | None:
         if segment.chunk_end:
             return segment  # its end moves the cursor and the progress together
-        kinds = segment.kinds
-        if not self._drop_boundaries and _HEARTBEAT not in kinds:
-            return segment
-        kept = [index for index, kind in enumerate(kinds) if self._keeps(kind, segment.timestamps[index])]
+        kept = [index for index, kind in enumerate(segment.kinds) if self._keeps(kind, segment.timestamps[index])]
         if len(kept) == len(segment):
             return segment
         return segment.select(kept) if kept else None

@@ -167,8 +167,8 @@ class Copied(NamedTuple):
         """Return what `of` makes of a segment with few entries, all of one origin: nearly all are like that."""
         kinds, ends, entry_ends = bytes(segment.kinds), segment.ends, segment.entry_ends
         last = len(kinds)
-        kept = _rows_before(segment.row_counts, 0, last)
-        if kinds.rfind(_END, 0, -1) >= 0 or kinds.rfind(_DDL, 0, -1) >= 0:
+        kept = _rows_before(segment.row_counts, 0, last) if segment.row_ends[-1] > ROWS else 0
+        if kept and (kinds.rfind(_END, 0, -1) >= 0 or kinds.rfind(_DDL, 0, -1) >= 0):
             kept = min(kept, bisect_left(ends, ends[-1] - _COPIED_BYTES))
         return cls(
             segment.source,
@@ -229,7 +229,7 @@ def keep_copy(segment: Segment, made: Copied | None = None) -> None:
 def keep_small_copy(segment: Segment) -> None:
     """Give a segment that is small its copy, which it may have as long as it is in a ring, unless it has one."""
     if segment.copied is None and segment.ends[-1] <= _SMALL_BYTES:
-        keep_copy(segment)
+        keep_copy(segment, Copied.of(segment, 0, len(segment.ends)))
 
 
 @lru_cache(256)
@@ -267,8 +267,6 @@ def _last_of_origins(segment: Segment, first: int, last: int) -> list[int]:
 def _rows_before(row_counts: array[int], first: int, last: int) -> int:
     """Return the index in first..last where the last ROWS rows before `last` begin."""
     rows = 0
-    if last - first == 1:
-        return first
     while last > first and rows < ROWS:
         last -= 1
         rows += row_counts[last]
