@@ -13,6 +13,7 @@ from canal_ha.instance.endings import Endings
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.instance.wake import Awaited
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
@@ -192,11 +193,15 @@ class Embedded:
         await (await self._instance(identity)).unsubscribe(identity)
 
     async def get(
-        self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None] = lambda: None
+        self,
+        identity: ClientIdentity,
+        request: GetRequest,
+        check: Callable[[], None] = lambda: None,
+        awaited: Callable[[], Awaited] = Deferred,
     ) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
         instance = self._running.get(identity.destination) or await self._instance(identity)
-        return await instance.get(identity, request, check)
+        return await instance.get(identity, request, check, awaited)
 
     async def read_from(
         self,

@@ -47,6 +47,7 @@ from canal_ha.instance.shown_tables import shown_definition, shown_tables
 from canal_ha.instance.snapshots import Snapshots
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import FromFeed, Reactor, Stream, StreamState
+from canal_ha.instance.wake import Awaited
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
@@ -402,11 +403,15 @@ class Instance:
         self._tell_readable()
 
     async def get(
-        self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None] = lambda: None
+        self,
+        identity: ClientIdentity,
+        request: GetRequest,
+        check: Callable[[], None] = lambda: None,
+        awaited: Callable[[], Awaited] = Deferred,
     ) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream.
 
-        check: see Stream.get.
+        check, awaited: see Stream.get.
         """
         stream = self._subscribed(identity)
         if stream.within is not identity.within:
@@ -421,7 +426,7 @@ class Instance:
                 self._check_within(stream, identity)
             check()
 
-        return await stream.get(request, still)
+        return await stream.get(request, still, awaited)
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """Close the client's oldest batch. With a flush period of 0 the cursor is durable when this returns.

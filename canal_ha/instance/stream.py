@@ -29,6 +29,7 @@ from canal_ha.instance.origin import Remembered
 from canal_ha.instance.snapshot_rate import SnapshotRate
 from canal_ha.instance.snapshot_retry import SnapshotRetry
 from canal_ha.instance.status import StreamStatus
+from canal_ha.instance.wake import Awaited
 from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
@@ -72,12 +73,15 @@ class _Waiting:
 
     size: what it waits for, as the ring counts it.
     until: when it stops waiting, reactor time; None: never.
+    done: ends the wait.
     """
 
-    def __init__(self, size: int, until: float | None) -> None:
+    __slots__ = ("done", "size", "until")
+
+    def __init__(self, size: int, until: float | None, done: Awaited) -> None:
         self.size = size
         self.until = until
-        self.done: Deferred[None] = Deferred()
+        self.done = done
 
     def wake(self) -> None:
         if not self.done.called:
@@ -214,11 +218,17 @@ class Stream:
         if opens:
             self._open()
 
-    async def get(self, request: GetRequest, check: Callable[[], None] = lambda: None) -> GetAnswer:
+    async def get(
+        self,
+        request: GetRequest,
+        check: Callable[[], None] = lambda: None,
+        awaited: Callable[[], Awaited] = Deferred,
+    ) -> GetAnswer:
         """Return the next batch. Raises QuotaReached, or the error that ended the feed for good.
 
         check: called when the wait is over; raises an error if the client must not get a batch any more. A batch that
             were taken before that would be in flight without anybody who has it.
+        awaited: makes what the caller's driver awaits.
         """
         self._asked_at = self._reactor.seconds()
         if self._unsettled is not None:
@@ -231,11 +241,11 @@ class Stream:
         enough = 0 if request.eager else request.fetch_size
         era = self.era
         held_back = self._held_back(request)
-        if request.wait_ms != 0.0 and self.era is era and (held_back or not self._filled(enough)):
+        if request.wait_ms != 0.0 and self.era is era:
             wait_ms = request.wait_ms
             if held_back:  # the ACK may come from the thread that waits here
                 wait_ms = HELD_BACK_MS if wait_ms is None else min(wait_ms, HELD_BACK_MS)
-            await self._wait(_NEVER if held_back else enough, wait_ms)
+            await self._wait(_NEVER if held_back else enough, wait_ms, awaited)
             self._asked_at = self._reactor.seconds()
             if request.exact != self._exact:  # another GET took the stream over
                 raise FormsMixed(self._config.destination, self.client_id)
@@ -749,21 +759,20 @@ class Stream:
         if size == _NEVER:
             return False
         ring = self._ring
-        if ring is not None and size <= 0 and ring.put_seq != ring.get_seq:
-            return True  # as for a waiting GET that takes anything
         return self.state is StreamState.FAILED or (ring is not None and ring.available(size))
 
-    async def _wait(self, size: int, wait_ms: float | None) -> None:
+    async def _wait(self, size: int, wait_ms: float | None, awaited: Callable[[], Awaited]) -> None:
+        """Wait until there are so many entries. It arms the ring before it looks: a put behind that wakes it."""
         until = None if wait_ms is None else self._asked_at + wait_ms / 1000
-        waiting = _Waiting(size, until)
-        if len(self._waiting) >= WAITING_MOST:
-            for oldest in self._waiting[: len(self._waiting) + 1 - WAITING_MOST]:
-                oldest.wake()  # it ends without a batch
+        waiting = _Waiting(size, until, awaited())
         self._waiting.append(waiting)
         self._arm()
         try:
-            if self._filled(size):  # a put between the first look and `_arm` woke nobody
+            if self._filled(size):
                 return
+            if len(self._waiting) > WAITING_MOST:
+                for oldest in self._waiting[:-WAITING_MOST]:
+                    oldest.wake()  # it ends without a batch
             if until is not None and (self._timer is None or self._timer_at > until):
                 self._wake_by(until)
             await waiting.done

@@ -17,7 +17,6 @@ from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -34,6 +33,7 @@ from canal_ha.errors import (
     RemoteProtocolError,
 )
 from canal_ha.instance.round_queue import RoundQueue
+from canal_ha.instance.wake import Awaited, Wake
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt, some
@@ -134,9 +134,9 @@ class Conversation:
         # Batches are acknowledged oldest first, so of many the newest one tells whether all are.
         self._unacked: set[int] = set()  # batches that left on this connection
         self._given: dict[ClientKey, int] = {}  # the newest batch of each client that it has not acknowledged
-        self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
+        self._steps: Coroutine[Awaited | None, None, None] = self._converse()
         self._listening = False  # the conversation waits for `_awaken`,
-        self._awaited: Deferred[Any] | None = None  # or for this,
+        self._awaited: Awaited | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
         self._told = ToldCursor(shared.destinations, shared.consumers, self)
         self._audited: ClientKey | None = None  # the client id whose SUBSCRIBE or first GET has a line in the audit
@@ -574,7 +574,7 @@ class Conversation:
                     LOG.info("batches.kept_back", channel=self._session.channel, **_client(identity))
             return await self._nothing(request, identity)
         check = partial(self._check_batch, request, identity)
-        message = await self._shared.destinations.get(identity, wanted, check)
+        message = await self._shared.destinations.get(identity, wanted, check, Wake)
         if message.batch is not None:
             self._given[identity.key] = message.batch_id
         return message

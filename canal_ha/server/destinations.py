@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from canal_ha.instance.wake import Awaited
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
@@ -74,10 +75,17 @@ class Destinations(Protocol):
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Delete the client."""
 
-    async def get(self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None]) -> GetAnswer:
+    async def get(
+        self,
+        identity: ClientIdentity,
+        request: GetRequest,
+        check: Callable[[], None],
+        awaited: Callable[[], Awaited],
+    ) -> GetAnswer:
         """Return the client's next batch. The caller may cancel the wait.
 
         check: called before the batch is taken; raises an error if the client must not get it.
+        awaited: makes what the caller's driver awaits.
         """
 
     async def read_from(

@@ -105,7 +105,8 @@ def batch_of_whole(segment: Segment, end_seq: int) -> Batch:
     """Return the batch made of all entries of one segment."""
     pieces = (Piece(segment, 0, len(segment.ends)),)
     chunk = segment.chunk_end
-    positions = PositionRange(end_seq, chunk.snapshot if chunk else "", partial(_positions, pieces))
+    find = partial(_positions, pieces) if chunk or segment.kinds[-1] != _END else partial(_end_of, segment)
+    positions = PositionRange(end_seq, chunk.snapshot if chunk else "", find)
     size_bytes = segment.ends[-1]
     view = memoryview(segment.frames)[:size_bytes]
     return Batch(positions, (view,), len(segment.ends), segment.row_ends[-1], size_bytes, pieces)
@@ -118,6 +119,11 @@ def _positions(pieces: Sequence[Piece]) -> tuple[LogPosition | None, LogPosition
     if ack is not None and segment.kinds[last - 1] == _END and not segment.chunk_end:
         return None, ack
     return segment.position(last - 1), ack
+
+
+def _end_of(segment: Segment) -> tuple[None, LogPosition]:
+    """Return what `_positions` does of all entries of a segment that ends with the end of a transaction."""
+    return None, segment.end_consumed()
 
 
 def _progress(pieces: Sequence[Piece]) -> str:

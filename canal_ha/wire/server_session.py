@@ -136,12 +136,13 @@ class ServerSession:
         self._sent = 0, b""  # the last batch: its number, and this as a packet has it
         self._ahead: list[Request] = []  # received, and known from earlier packets; the next one last
         self._ahead_bytes = 0
+        self._reads = False  # whether anything may be in the reader
         self._silent: Reply | None = None  # the reply to the last successful ACK
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes of requests that the peer has sent and that are not read yet."""
-        return len(self._reader) + self._ahead_bytes
+        return len(self._reader) + self._ahead_bytes if self._reads else self._ahead_bytes
 
     def handshake(self) -> Reply:
         """Build the first frame to write."""
@@ -154,7 +155,7 @@ class ServerSession:
         the same GET, or this GET alone.
         """
         get, ack = self._last_get, self._last_ack
-        if get and not self._ahead and not len(self._reader):
+        if get and not self._ahead and not self._reads:
             if data == self._get_frame:
                 self._ahead_bytes = len(data)
                 self._ahead.append(get[1])
@@ -165,6 +166,7 @@ class ServerSession:
                     self._ahead_bytes = len(data)
                     self._ahead += (get[1], Acknowledge(ack.identity, number))
                     return
+        self._reads = True
         self._reader.feed(data)
         if len(self._reader) > 2 * self._reader.max_frame_bytes + HEADER_BYTES:
             raise RemoteProtocolError(f"the peer sent {len(self._reader)} bytes of requests before reading a reply")
@@ -172,6 +174,7 @@ class ServerSession:
     def discard(self) -> None:
         """Forget what the peer has sent and nobody has read."""
         self._reader.clear()
+        self._reads = False
         self._ahead.clear()
         self._ahead_bytes = 0
 
@@ -187,8 +190,11 @@ class ServerSession:
             if not self._ahead:
                 self._ahead_bytes = 0
             return request
+        if not self._reads:
+            return None
         packet = self._reader.next()
         if packet is None:
+            self._reads = len(self._reader) > 0
             return None
         return self._request(packet) if self.state is _SESSION else _STEPS[self.state](self, packet)
 

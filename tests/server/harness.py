@@ -22,6 +22,7 @@ from canal_ha.errors import RingClosed
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
+from canal_ha.instance.wake import Awaited
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.write_behind import Meta
@@ -118,9 +119,15 @@ class Hurried:
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
         self.in_flight, self.entries_in_flight = inner.in_flight, inner.entries_in_flight
 
-    async def get(self, identity: ClientIdentity, request: GetRequest, check: Callable[[], None]) -> GetAnswer:
+    async def get(
+        self,
+        identity: ClientIdentity,
+        request: GetRequest,
+        check: Callable[[], None],
+        awaited: Callable[[], Awaited],
+    ) -> GetAnswer:
         hurried = replace(request, wait_ms=request.wait_ms and request.wait_ms / 100)
-        return await self._inner.get(identity, hurried, check)
+        return await self._inner.get(identity, hurried, check, awaited)
 
 
 class Served:
