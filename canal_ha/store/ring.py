@@ -98,6 +98,8 @@ class Ring:
         self._put_size = self._get_size = self._ack_size = 0  # bytes of entries alone, as MEMSIZE counts them
         self.put_rows = self.get_rows = self.ack_rows = 0
         self.put_time_ms = self.get_time_ms = self.ack_time_ms = 0
+        self._most_bytes = buffer_size * mem_unit
+        self._full = self._holds_too_much()
         self._in_flight: deque[_InFlight] = deque()  # oldest first
         self._ended_seq = -1  # the last entry put that ends a transaction
         self._whole_seq = -1  # the end of the last batch handed out that ended with a transaction
@@ -114,7 +116,7 @@ class Ring:
         Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
         with self._lock:
-            full = self._full()
+            full = self._full
             if full and self.patient and not self._wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
@@ -123,7 +125,7 @@ class Ring:
             count = len(segment.ends)
             if not count:
                 return self.put_seq
-            if full and self._full() and self._admits():
+            if full and self._full and self._admits():
                 self._drop_held()
             before = self.put_seq
             self._segments.append(segment)
@@ -135,8 +137,10 @@ class Ring:
             self.put_rows += segment.row_ends[-1]
             self.put_time_ms = segment.timestamps[-1]
             self._ended_seq = self._last_end(segment) if segment.cut else last
-            tell = self.armed and self._available(self.wanted)
-            full = tell and self._full()
+            self._full = full = (
+                last - self.ack_seq >= self._buffer_size or self.put_bytes - self.ack_bytes >= self._most_bytes
+            )
+            tell = self.armed and (self.wanted <= 0 or full or self._available(self.wanted))
         if tell:
             self._on_data(full)
         return last
@@ -171,7 +175,7 @@ class Ring:
     @property
     def full(self) -> bool:
         """Whether a put has to wait."""
-        if not self._full():
+        if not self._full:
             return False  # the usual case needs no lock: an ACK meanwhile makes more room
         with self._lock:
             return not self._closed and not self._admits()
@@ -179,8 +183,7 @@ class Ring:
     @property
     def over_budget(self) -> bool:
         """Whether it holds more than its size. A put may go on: the client may wait for the end of a transaction."""
-        with self._lock:
-            return self._full()
+        return self._full
 
     @property
     def drained(self) -> bool:
@@ -212,9 +215,10 @@ class Ring:
             if first > self.put_seq:
                 return None
             last = self.put_seq
-            if self._takes_all(size) and self._ended_seq == last and self._firsts[-1] == first and not self._isolates():
-                segment, through = self._segments[-1], (self.put_bytes, self._put_size, self.put_rows)
-                batch = batch_of_whole(segment, last)  # as nearly always at the end of the binlog
+            segments = self._whole(first) if self._ended_seq == last and self._takes_all(size) else []
+            if segments:  # as nearly always at the end of the binlog
+                through = self.put_bytes, self._put_size, self.put_rows
+                batch = batch_of_whole(segments, last)
                 self._whole_seq = last
                 self.get_time_ms = self.put_time_ms
             else:
@@ -230,7 +234,7 @@ class Ring:
             self.get_seq = last
             self.get_bytes, self._get_size, _ = through
             self.get_rows += batch.rows
-            if self._sleeping and (self._takers or (self._full() and self._admits())):
+            if self._sleeping and (self._takers or (self._full and self._admits())):
                 self._wake()
             return batch
 
@@ -283,6 +287,8 @@ class Ring:
     def _ack_oldest(self) -> None:
         end_seq, _, self.ack_time_ms, self.ack_bytes, self._ack_size, self.ack_rows = self._in_flight.popleft()
         self.ack_seq = end_seq
+        if self._full:
+            self._full = self._holds_too_much()
         through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
         if through > 0:  # a batch whose entries were dropped holds nothing
             self._free(through)
@@ -316,21 +322,19 @@ class Ring:
             enough = waiting >= size
         else:
             enough = self._put_size - self._get_size >= size * self._mem_unit
-        return enough or self._full()
+        return enough or self._full
 
     def _taken(self, most_bytes: int) -> bool:
         waits = self.armed and not self._available(self.wanted)
         return waits or self.put_bytes - self.get_bytes <= most_bytes
 
-    def _full(self) -> bool:
-        return (
-            self.put_seq - self.ack_seq >= self._buffer_size
-            or self.put_bytes - self.ack_bytes >= self._buffer_size * self._mem_unit
-        )
+    def _holds_too_much(self) -> bool:
+        held = self.put_seq - self.ack_seq
+        return held >= self._buffer_size or self.put_bytes - self.ack_bytes >= self._most_bytes
 
     def _admits(self) -> bool:
         """Return whether a put may proceed: there is room, or the client may wait for the rest of a transaction."""
-        if not self._full():
+        if not self._full:
             return True
         drained = self.get_seq == self.put_seq
         return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST
@@ -366,9 +370,6 @@ class Ring:
         base = self._firsts[-1] if self._firsts else last + 1
         if first >= base:
             return [Piece(self._segments[-1], first - base, last + 1 - base)]
-        index = bisect_right(self._firsts, first) - 1
-        if last == self.put_seq and self._firsts[index] == first:
-            return [Piece(segment, 0, len(segment.ends)) for segment in self._segments[index:]]
         return list(self._pieces(first, last))
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
@@ -388,9 +389,19 @@ class Ring:
             return self.put_seq - self.get_seq <= size
         return self._put_size - self._get_size <= size * self._mem_unit
 
-    def _isolates(self) -> bool:
-        """Return whether DDL isolation may divide the newest segment."""
-        return self._ddl_isolation and _DDL in self._segments[-1].kinds
+    def _whole(self, first: int) -> list[Segment]:
+        """Return all segments from entry `first` on, if a batch takes them whole; none if that is not certain."""
+        if self._firsts[-1] == first:
+            segments = self._segments[-1:]
+        else:
+            index = bisect_right(self._firsts, first) - 1
+            segments = self._segments[index:]
+            source = segments[0].source
+            if self._firsts[index] != first or any(segment.source is not source for segment in segments):
+                return []
+        if self._ddl_isolation and any(_DDL in segment.kinds for segment in segments):
+            return []
+        return segments
 
     def _next_pieces(self, first: int, size: int) -> Sequence[Piece]:
         """Return what a GET of `size` takes, from entry `first` on."""

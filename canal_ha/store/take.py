@@ -101,15 +101,24 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
     return Batch(positions, tuple(views), entries, rows, sum(map(len, views)), tuple(pieces))
 
 
-def batch_of_whole(segment: Segment, end_seq: int) -> Batch:
-    """Return the batch made of all entries of one segment."""
-    pieces = (Piece(segment, 0, len(segment.ends)),)
-    chunk = segment.chunk_end
-    find = partial(_positions, pieces) if chunk or segment.kinds[-1] != _END else partial(_end_of, segment)
-    positions = PositionRange(end_seq, chunk.snapshot if chunk else "", find)
-    size_bytes = segment.ends[-1]
-    view = memoryview(segment.frames)[:size_bytes]
-    return Batch(positions, (view,), len(segment.ends), segment.row_ends[-1], size_bytes, pieces)
+def batch_of_whole(segments: Sequence[Segment], end_seq: int) -> Batch:
+    """Return the batch made of all entries of some segments. end_seq: ring sequence of their last entry."""
+    views, pieces = [], []
+    entries = rows = size_bytes = 0
+    progress = ""
+    for segment in segments:
+        ends = segment.ends
+        count, size = len(ends), ends[-1]
+        views.append(memoryview(segment.frames)[:size])
+        pieces.append(Piece(segment, 0, count))
+        entries += count
+        rows += segment.row_ends[-1]
+        size_bytes += size
+        if segment.chunk_end:
+            progress = segment.chunk_end.snapshot
+    plain = segment.kinds[-1] == _END and not segment.chunk_end
+    positions = PositionRange(end_seq, progress, partial(_end_of, segment) if plain else partial(_positions, pieces))
+    return Batch(positions, tuple(views), entries, rows, size_bytes, tuple(pieces))
 
 
 def _positions(pieces: Sequence[Piece]) -> tuple[LogPosition | None, LogPosition | None]:

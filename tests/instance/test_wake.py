@@ -22,7 +22,7 @@ class Driver:
     def step(self, result: object) -> None:
         try:
             if isinstance(result, Failure):
-                awaited = result.throwExceptionIntoGenerator(self._steps)  # type: ignore[arg-type]  # as Twisted does
+                awaited = result.throwExceptionIntoGenerator(self._steps)
             else:
                 awaited = self._steps.send(None)
         except StopIteration:

@@ -399,8 +399,14 @@ class Recent:
 
     def add_copies(self, pieces: Sequence[Copied]) -> None:
         """Add the entries of several pieces that were delivered next."""
-        for piece in pieces:
-            self.add_copy(piece)
+        new = self._new
+        if self._at_once == 1:
+            for piece in pieces:
+                self.add_copy(piece)
+            return
+        new += pieces
+        if len(new) >= self._at_once or sum(map(len, map(_FRAMES_OF, pieces))) > _SMALL_BYTES:
+            self._take_in()
 
     def add_copy(self, piece: Copied) -> None:
         """Add the entries that were delivered next, as copied. Most calls do no more, because their caller waits."""
