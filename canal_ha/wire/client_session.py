@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -181,10 +182,10 @@ class ClientSession:
 
     def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> bytes:
         """Build CLIENTACK; success has no reply. mark: stored with the cursor; canal ignores it."""
-        body = pb.ClientAck(
-            destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id, mark=mark
-        )
-        return self._unanswered(client_frame(pb.CLIENTACK, body))
+        number = messages.varint(batch_id) if batch_id > 0 else b""
+        if number and not mark:
+            return self._unanswered(_ack_head(identity, len(number)) + number)
+        return self._unanswered(_ack_frame(identity, batch_id, mark))
 
     def rollback(self, identity: ClientIdentity, batch_id: int = 0) -> bytes:
         """Build CLIENTROLLBACK; success has no reply. batch_id: 0 for all batches in flight."""
@@ -317,6 +318,19 @@ class ClientSession:
     def _check_in_step(self) -> None:
         if not self.in_step:
             raise LocalProtocolError("replies are out of step after an error: connect again")
+
+
+def _ack_frame(identity: ClientIdentity, batch_id: int, mark: str) -> bytes:
+    body = pb.ClientAck(
+        destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id, mark=mark
+    )
+    return client_frame(pb.CLIENTACK, body)
+
+
+@lru_cache(16)
+def _ack_head(identity: ClientIdentity, number_bytes: int) -> bytes:
+    """Return the frame of an ACK without the number of its batch, which comes last. number_bytes: its size."""
+    return _ack_frame(identity, 1 << 7 * (number_bytes - 1), "")[:-number_bytes]
 
 
 def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool, exact: bool) -> bytes:

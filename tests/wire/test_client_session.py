@@ -198,3 +198,13 @@ def test_an_ack_without_a_mark_is_canals() -> None:
     assert session.ack(EXAMPLE, 4) == client_frame(pb.CLIENTACK, body)
     body.mark = "m"
     assert session.ack(EXAMPLE, 4, "m") == client_frame(pb.CLIENTACK, body)
+
+
+@pytest.mark.parametrize("mark", ["", "here"])
+def test_an_ack_has_the_number_of_its_batch(mark: str) -> None:
+    """Its bytes are those of protobuf, whatever the number's size."""
+    identity = ClientIdentity("example", 1001)
+    made = connected()
+    for number in (-1, 0, 1, 127, 128, 300, 16_383, 16_384, 2**31, 2**63 - 1):
+        body = pb.ClientAck(destination="example", client_id="1001", batch_id=number, mark=mark)
+        assert made.ack(identity, number, mark) == client_frame(pb.CLIENTACK, body)
