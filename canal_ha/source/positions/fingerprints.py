@@ -426,8 +426,11 @@ class Recent:
         self._entries += sum(map(len, map(_KINDS_OF, new)))
         self._bytes += sum(map(len, map(_FRAMES_OF, new)))
         self._ended += sum(map(_ENDED_OF, new))
-        if len(pieces) - self._pieces_most > 1:
-            self._drop_many(len(pieces) - self._pieces_most)
+        count = len(pieces) - self._pieces_most
+        if self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST:
+            count = max(count, len(new))
+        if 1 < count < len(pieces):
+            self._drop_many(count)
         while len(pieces) > self._pieces_most:
             self._keep_fewer()
         while len(pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
