@@ -164,7 +164,7 @@ def markdown(run: Run, picture: str) -> str:
         "; ".join(f"{name} {version}" for name, version in run.versions.items()) + ".",
         f"Workload A has {run.rows:,} rows, the others their share of it; {run.rounds} rounds, readers in turns, each a"
         f" fresh process, medians. The run took {run.seconds / 60:.0f} minutes.",
-        "Batch sizes in kilobytes, the better one of two: "
+        "Batch sizes in kilobytes, the best one of three: "
         + ", ".join(f"{name} {size:,}" for name, size in run.batch_sizes.items())
         + ".",
         *(f"Not there: {name}: {reason}" for name, reason in run.missing.items()),

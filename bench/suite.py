@@ -21,7 +21,7 @@ from lab.process import StartFailed
 
 DESTINATION, CLIENT_ID = "bench", 1001
 COUNT, ARROW, ROWS = (f"bench.readers.{name}" for name in ("count", "arrow", "rows"))
-BATCH_SIZES = (1000, 10_000)  # kilobytes; the faster one is used
+BATCH_SIZES = (1000, 3000, 10_000)  # kilobytes; the fastest one is used
 SLOW = {"mysql-replication": {"A": 0.05, "B": 0.05}, "rows": {"A": 0.25, "B": 0.5}}
 """The share of a workload's rows for slow readers; it is enough for a rate."""
 
