@@ -16,6 +16,7 @@ from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.known_only import NotKnown, known_only
 from canal_ha.source.history import stretches
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.sql_store import in_file
@@ -423,6 +424,42 @@ def test_a_look_that_knows_the_end_asks_nothing_while_the_binlog_goes_on(binlog:
         stream.read()
         look_if_due(node, replace(binlog.end, newest=end.newest))
     assert binlog.asked == asked
+
+
+def test_a_look_on_the_reactor_waits_for_no_store_that_takes_long(binlog: Binlog, tmp_path: Path) -> None:
+    """The reactor itself brings ZooKeeper's answer to the thread that stores a statement."""
+    store = in_file("example", tmp_path)
+    node = binlog.history(store, clock=lambda: 1.0)
+    stream = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    stream.read()
+    for _ in range(2):
+        look_if_due(node, binlog.end)
+    add, stores, answered, looked = store.add, Event(), Event(), Event()
+
+    def slow(*args: Any) -> None:
+        stores.set()
+        assert answered.wait(20)
+        add(*args)
+
+    store.add = slow  # type: ignore[method-assign]  # of this test's own store
+    end = binlog.end
+    binlog.run(MODIFY, t=("b", "a"))
+
+    def look_at_once() -> None:
+        with suppress(NotKnown), known_only():
+            node.goes_on(end)
+        looked.set()
+
+    threads = [Thread(target=stream.read), Thread(target=look_at_once)]
+    threads[0].start()
+    assert stores.wait(10)
+    threads[1].start()
+    in_time = looked.wait(5)
+    answered.set()
+    for thread in threads:
+        thread.join(10)
+    assert in_time
 
 
 def test_a_look_that_knows_the_end_asks_when_the_binlog_is_another_one(binlog: Binlog) -> None:
