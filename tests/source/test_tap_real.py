@@ -326,3 +326,34 @@ def test_nothing_is_lost_or_repeated_at_taps_that_come_and_go(
         each.gate.set()
     streams.check()
     assert followed > 0
+
+
+def test_the_reactor_decodes_nothing_before_the_thread_has_lent(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it gives back what is not lent yet. A second thread begins then, and the tap waits for the first one."""
+    lent = tapped.Tapped.lent
+    delayed: list[str] = []
+
+    def slowly(self: tapped.Tapped, *args: Any) -> tapped.Tapped:
+        self = lent(self, *args)
+        if threading.current_thread().name.startswith("dump-"):
+            delayed.append("")
+            time.sleep(0.5)
+        return self
+
+    streams.open(STREAMS)
+    streams.settle()
+    monkeypatch.setattr(tapped.Tapped, "lent", slowly)
+    streams.server.execute(f"CREATE TABLE {streams.database}.other (id INT PRIMARY KEY)")
+    until(lambda: delayed or streams.insert(1), what="streams that lend again")
+    streams.server.execute(f"CREATE TABLE {streams.database}.another (id INT PRIMARY KEY)")  # gives back
+    for _ in range(10):
+        streams.insert(1)
+        time.sleep(0.1)
+    began = time.monotonic()
+    streams.check()
+    assert time.monotonic() < began + 10
+    until(lambda: all(each.dump.lent for each in streams.readings), what="streams that the reactor reads")
+    assert not streams.failures
+    assert len(dump_threads(streams.server)) == 1

@@ -61,6 +61,7 @@ class Tapped:
         self._bytes = sum(map(len, self._pieces))
         self._changed = threading.Condition()
         self._back: Callable[[], None] | None = None  # while the reactor decodes
+        self._asked_back: Callable[[], None] | None = None  # likewise, between `lent` and `begin`
         self._wants_beat = True
         self._ended = False
         self._interrupted = False
@@ -124,8 +125,11 @@ class Tapped:
         """See DumpConnection: there is no library that wants to see packets."""
 
     def lent(self, reads: ReactorReads, eat: Callable[[bytes], bool], back: Callable[[], None]) -> Tapped:
-        """Return what the reactor is to read, itself. See ReactorReads.lent."""
-        self.eat, self._back = eat, back
+        """Return what the reactor is to read, itself. See ReactorReads.lent.
+
+        The reactor decodes from `begin` on, when the thread of the dump has done all that it had to do.
+        """
+        self.eat, self._asked_back = eat, back
         return self
 
     def silence(self) -> SourceUnavailable:
@@ -155,6 +159,7 @@ class Tapped:
 
     def begin(self) -> None:
         """Decode what is there, and what comes."""
+        self._back, self._asked_back = self._asked_back, None
         if self._interrupted or self._ended:
             self.give_back()
         elif self._pieces:
