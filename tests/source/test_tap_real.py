@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from canal_ha.config.model import DecodeOptions
+from canal_ha.decode import decoder, payload
 from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.connection.reader import DumpReader
 from canal_ha.source.server import tap, tapped
@@ -186,6 +187,38 @@ def test_large_transactions_come_through_a_tap(streams: Streams, size: int) -> N
     streams.insert(3)
     streams.check()
     streams.settle()
+
+
+def test_the_reactor_decompresses_no_transaction(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes may be hundreds of megabytes of rows: streams read these on their threads."""
+    threads: set[str] = set()
+    pieces, rows = payload.pieces, decoder._decompressed_rows
+
+    def of_payload(body: bytes) -> Iterator[bytes]:
+        threads.add(threading.current_thread().name)
+        return pieces(body)
+
+    def of_rows(body: bytes, kind: int) -> bytes:
+        threads.add(threading.current_thread().name)
+        return rows(body, kind)
+
+    monkeypatch.setattr(payload, "pieces", of_payload)
+    monkeypatch.setattr(decoder, "_decompressed_rows", of_rows)
+    streams.open(STREAMS)
+    streams.settle()
+    setting = "binlog_transaction_compression" if streams.server.flavor == "mysql" else "log_bin_compress"
+    streams.server.execute(f"SET GLOBAL {setting} = ON")
+    try:
+        streams.server.execute(f"CREATE TABLE {streams.database}.long (id INT PRIMARY KEY, text LONGTEXT)")
+        streams.server.execute(f"INSERT INTO {streams.database}.long VALUES ({streams._next}, REPEAT('x', 10000))")
+        streams._next += 1
+        streams.check()
+    finally:
+        streams.server.execute(f"SET GLOBAL {setting} = OFF")
+    streams.settle()
+    assert threads
+    assert all(name.startswith("dump-") for name in threads)
+    assert not streams.failures
 
 
 def test_a_stream_without_room_leaves_the_tap_and_the_others_go_on(

@@ -493,7 +493,7 @@ class _NoTables:
 
 def _that_drops_all(at: LogPosition) -> Decoder:
     """Return a decoder that only follows the places between transactions."""
-    return Decoder(
+    decoder = Decoder(
         source=Source("", 0, "", 0),
         journal=at.journal,
         position=at.offset,
@@ -502,6 +502,8 @@ def _that_drops_all(at: LogPosition) -> Decoder:
         fields=FieldFilter("", ""),
         history=_NoTables(),
     )
+    decoder.places_only = True  # on the reactor's thread
+    return decoder
 
 
 def _only_heartbeat(piece: bytes, outputs: Iterable[Output]) -> SourceHeartbeat | None:
