@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from canal_ha.source.connection.reader import DumpReader
 from canal_ha.source.server import tap, tapped
 from canal_ha.source.server.dump import DumpFailed
 from canal_ha.source.server.tap import Taps
-from lab import SqlServer
+from lab import MariaDB, MySQL, SqlServer
 from tests.running_reactor import running_reactor
 from tests.source.reading import Reading, newest
 from tests.source.test_dump_real import dump_threads, insert, make_table
@@ -26,6 +26,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.real
 STREAMS = 3
+_RESET = {"mysql": "RESET BINARY LOGS AND GTIDS", "mariadb": "RESET MASTER"}
 
 
 class Streams:
@@ -390,3 +391,22 @@ def test_the_reactor_decodes_nothing_before_the_thread_has_lent(
     until(lambda: all(each.dump.lent for each in streams.readings), what="streams that the reactor reads")
     assert not streams.failures
     assert len(dump_threads(streams.server)) == 1
+
+
+@pytest.mark.parametrize("make", [MySQL, MariaDB])
+def test_a_stream_gets_no_rows_of_the_binlog_before_a_reset(make: Callable[[], SqlServer], database: str) -> None:
+    """The server keeps the dump of the tap open, and the new binlog has the same places."""
+    with make() as server, ExitStack() as stack:
+        streams = Streams(server, database, stack)
+        server.execute(_RESET[server.flavor])
+        streams._start = newest(server)
+        streams.open(STREAMS)
+        until(lambda: all(each.dump.shared for each in streams.readings), what="all streams at the tap")
+        streams.insert(5)
+        streams.check()
+        server.execute(_RESET[server.flavor])
+        time.sleep(1.1)  # what the server has told a second ago counts
+        streams.insert(2)
+        late = Reading(server, database, streams._start, client_id=77, reads=streams._reads, taps=streams.taps)
+        with late:
+            assert late.wait_rows(2) == ["6", "7"]

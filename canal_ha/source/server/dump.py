@@ -454,15 +454,16 @@ class Dump:
                 if not follows:
                     self._open(upstream)
         else:
+            tap = self._taps and self._taps.existing(self._config, self._source)
+            if tap:
+                self._who_answers(tap)
             self._open(upstream)
         self._read()
 
     def _begins_at(self, tap: Tap, upstream: Upstream) -> bool:
         """Begin at a tap, without a connection of its own. Return False if that cannot be."""
         self._where = Where(self._config, self._source)
-        server = together(
-            self._config, self._source, "who answers", self._who_answers, recent_s=RECENT_S, go_on=self._go_on
-        )
+        server = self._who_answers(tap)
         self._opens_at = account_of(self._config, self._source)
         openings.AT_TAPS.enter(self._opens_at, self, self._go_on)
         try:
@@ -491,12 +492,22 @@ class Dump:
         self._calm.rests()
         return True
 
-    def _who_answers(self) -> flavor.Flavor:
-        session = SourceSession(self._config, self._source, opening=self.opened)
-        try:
-            return flavor.examine(session)
-        finally:
-            session.close()
+    def _who_answers(self, tap: Tap) -> flavor.Flavor:
+        """Ask which server answers, and end the tap if this binlog cannot be the one that it reads."""
+
+        def ask() -> flavor.Flavor:
+            reached = tap.reached
+            session = SourceSession(self._config, self._source, opening=self.opened)
+            try:
+                server = flavor.examine(session)
+                if server.identity == tap.server:
+                    tap.end_if_behind(reached, locate.newest(session, server, self._config, self._source))
+                return server
+            finally:
+                session.close()
+
+        question = ("who answers", tap.name)
+        return together(self._config, self._source, question, ask, recent_s=RECENT_S, go_on=self._go_on)
 
     def _arrive(self, server: flavor.Flavor, upstream: Upstream, begin: LogPosition) -> None:
         """Read this server from here on."""

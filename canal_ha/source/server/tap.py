@@ -113,6 +113,10 @@ class Taps:
                 if not self._opening[key]:
                     del self._opening[key]
 
+    def existing(self, config: InstanceConfig, source: SourceConfig) -> Tap | None:
+        """Return the tap to which a stream of this server may move; None if there is none now."""
+        return self._taps.get(account_of(config, source))
+
     # ---- under the lock
 
     def _made(self, key: Hashable, config: InstanceConfig, source: SourceConfig, at: LogPosition) -> Tap | None:
@@ -189,7 +193,9 @@ class Tap:
     at: where its dump begins.
     ended: called once, when it has ended.
 
+    name: unique.
     server: which one it reads; "" before it has answered.
+    reached: up to where it has received; None before it flows.
     flows: whether it receives, so that streams may follow it.
     heard_at, silent_s: see Watched.
     """
@@ -202,7 +208,9 @@ class Tap:
         reads: ReactorReads,
         ended: Callable[[], None],
     ) -> None:
+        self.name = uuid4().hex[:8]
         self.server = ""
+        self.reached: _Place | None = None
         self.flows = False
         self.heard_at = 0.0
         self.silent_s = float(config.so_timeout_s)
@@ -243,6 +251,15 @@ class Tap:
         while not self._settled.wait(_WAIT_S) and time.monotonic() < until:
             go_on()
         return self.flows
+
+    def end_if_behind(self, reached: _Place | None, end: LogPosition) -> None:
+        """End if the server has begun its binlog anew: it keeps the dump, and brings nothing, or old rows.
+
+        reached: by this tap, before the server was asked.
+        end: of the binlog.
+        """
+        if reached and end.order < LogPosition(*reached).order:
+            self.reads.soon(self.end, f"the binlog begins anew, and ends at {end.journal}:{end.offset}")
 
     def head_and_follower(self, place: _Place, go_on: Callable[[], None]) -> tuple[bytes, Tapped] | None:
         """Return the first packets of a dump that begins at a place, and the follower that goes on there.
@@ -285,7 +302,7 @@ class Tap:
             if self._at.server not in ("", server.identity):
                 raise SourceUnavailable(f"{session.where.address}: another server answers than before")
             self.server = server.identity
-            replica = tap_replica(uuid4().hex[:8])
+            replica = tap_replica(self.name)
             server_id = free_server_id(replica, flavor.replicas(session, server), server.server_id)
             assert server_id is not None  # a derived one is always found
             request = DumpRequest(
@@ -330,6 +347,7 @@ class Tap:
         self.heard_at = time.monotonic()
         if self._decoder.place:
             self._places[self._decoder.place] = 0
+            self.reached = self._decoder.place
         self.flows = True
         self.reads.begun(self)
         self.reads.add(self)
@@ -431,6 +449,7 @@ class Tap:
         self._kept.append((piece, place))
         self._kept_bytes += len(piece)
         if place:
+            self.reached = place
             self._places.setdefault(place, self._first + len(self._kept))
         while self._kept_bytes > KEPT_BYTES:
             oldest, _ = self._kept.popleft()
