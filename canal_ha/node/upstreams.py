@@ -157,7 +157,7 @@ class Upstreams:
         self._tell = tell
         self._claim = claim
         self._reads = reads if config.stream_reactor else None
-        self._taps = taps if config.stream_shared else None
+        self._taps = taps if config.stream_shared and self._reads else None  # the reactor reads them
         self._role = Role.MASTER
         self._keep: KeepServers | None = None  # None before `begin`
         self._now = Generation(config, tell, claim, older_s=YOUNG_S)

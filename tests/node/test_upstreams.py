@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.testing import MemoryReactorClock
 
 from canal_ha.config.model import GroupMember, InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, LocalProtocolError, MetaWriteFailed, SourceUnavailable, StandbyBehind
@@ -22,8 +23,10 @@ from canal_ha.model.segment import EntryKind
 from canal_ha.node import group
 from canal_ha.node import upstreams as module
 from canal_ha.node.upstreams import Upstreams
+from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.positions.fingerprints import from_text, last_from_text
 from canal_ha.source.server.dump import Upstream
+from canal_ha.source.server.tap import Taps
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from tests.segments import Item, segment
 
@@ -667,3 +670,18 @@ def test_whatever_happens_role_and_address_belong_together(steps: list[str]) -> 
             changes = [name for name in stage.names if name in ("source.switched", "source.answered_by_another")]
             assert switches == dump.reroutes == len(changes)
         stage.upstreams.close()
+
+
+@pytest.mark.parametrize(
+    ("reactor", "shared", "follows"), [(True, True, True), (False, True, False), (True, False, False)]
+)
+def test_streams_that_the_reactor_must_not_read_follow_no_tap(
+    monkeypatch: pytest.MonkeyPatch, *, reactor: bool, shared: bool, follows: bool
+) -> None:
+    """A tap is read by the reactor."""
+    monkeypatch.setattr(module, "Dump", FakeDump)
+    reads = ReactorReads(MemoryReactorClock())
+    config = replace(CONFIG, stream_reactor=reactor, stream_shared=shared)
+    feed: Any = Upstreams(config, lambda name, /, **facts: None, None, reads, Taps(reads)).open_feed(request())
+    assert (feed.options["taps"] is not None) == follows
+    assert (feed.options["reads"] is not None) == reactor
