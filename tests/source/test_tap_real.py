@@ -410,3 +410,59 @@ def test_a_stream_gets_no_rows_of_the_binlog_before_a_reset(make: Callable[[], S
         late = Reading(server, database, streams._start, client_id=77, reads=streams._reads, taps=streams.taps)
         with late:
             assert late.wait_rows(2) == ["6", "7"]
+
+
+def test_a_stream_that_stops_while_it_waits_for_a_tap_leaves_nothing_there(streams: Streams) -> None:
+    """Else the tap would keep bytes for it, and not end."""
+    streams.open(STREAMS)
+    streams.settle()
+    streams._start = newest(streams.server)
+    late = Reading(
+        streams.server, streams.database, streams._start, client_id=77, reads=streams._reads, taps=streams.taps
+    )
+    (one,) = streams.taps._taps.values()
+    followed = len(one._followers)
+    asks, stopped = threading.Event(), threading.Event()
+    soon = one.reads.soon
+
+    def later(call: Any, *args: Any) -> None:
+        if getattr(call, "__name__", "") == "find":
+            asks.set()
+            threading.Thread(target=lambda: (stopped.wait(10), soon(call, *args))).start()  # a busy reactor
+        else:
+            soon(call, *args)
+
+    one.reads.soon = later  # type: ignore[method-assign]  # of this test's own reads
+    late.dump.start()
+    assert asks.wait(10)
+    late.dump.stop()
+    assert late.dump.join(10)
+    stopped.set()
+    one.reads.soon = soon  # type: ignore[method-assign]  # as above
+    time.sleep(0.5)
+    assert len(one._followers) == followed
+
+
+def test_bytes_at_which_a_tap_fails_are_lost_for_no_stream(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What TLS has decrypted is read in a later call, behind whose failure the reactor would go on."""
+    streams.open(STREAMS)
+    streams.settle()
+    (one,) = streams.taps._taps.values()
+    take = tap.Tap._take
+    failures = [RuntimeError("unforeseen")]
+
+    def fails_once(self: tap.Tap, piece: bytes) -> None:
+        if failures:
+            raise failures.pop()
+        take(self, piece)
+
+    monkeypatch.setattr(tap.Tap, "_take", fails_once)
+    removed = threading.Event()
+    one.reads.soon(lambda: (one.reads.remove(one), removed.set()))
+    assert removed.wait(10)
+    streams.insert(2)
+    one.reads.soon(one._read_again)
+    one.reads.soon(lambda: one.flows and one.reads.add(one))
+    until(lambda: not failures, what="the failure")
+    streams.insert(2)
+    streams.check()

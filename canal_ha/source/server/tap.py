@@ -267,12 +267,27 @@ class Tap:
         None if the tap does not know the place. go_on: see Taps.opening.
         """
         found: SimpleQueue[tuple[bytes, Tapped] | None] = SimpleQueue()
-        self.reads.soon(lambda: found.put(self._head_and_follower(place)))
-        while True:
-            try:
-                return found.get(timeout=_WAIT_S)
-            except Empty:
-                go_on()
+        given_up = threading.Event()
+
+        def find() -> None:
+            if not given_up.is_set():
+                found.put(self._head_and_follower(place))
+
+        def leave() -> None:
+            if not found.empty() and (late := found.get()):
+                self.left(late[1])
+
+        self.reads.soon(find)
+        try:
+            while True:
+                try:
+                    return found.get(timeout=_WAIT_S)
+                except Empty:
+                    go_on()
+        except BaseException:
+            given_up.set()
+            self.reads.soon(leave)  # it may have been found meanwhile
+            raise
 
     def _head_and_follower(self, place: _Place) -> tuple[bytes, Tapped] | None:
         if not self.knows(place) or not self._decoder.place or self._decoder.place[0] != place[0]:
@@ -416,6 +431,10 @@ class Tap:
             self._take(piece)
         except CanalError as error:
             self.end(str(error))
+            return
+        except Exception as error:  # the piece is lost for some of those that follow
+            _log.exception("a tap failed")
+            self.end(repr(error))
             return
         if self._behind:  # the source waits for them, as it would wait for each of them alone
             self._paused = True
