@@ -680,7 +680,8 @@ def test_streams_that_the_reactor_must_not_read_follow_no_tap(
 ) -> None:
     """A tap is read by the reactor."""
     monkeypatch.setattr(module, "Dump", FakeDump)
-    reads = ReactorReads(MemoryReactorClock())
+    reactor_of_test: Any = MemoryReactorClock()
+    reads = ReactorReads(reactor_of_test)
     config = replace(CONFIG, stream_reactor=reactor, stream_shared=shared)
     feed: Any = Upstreams(config, lambda name, /, **facts: None, None, reads, Taps(reads)).open_feed(request())
     assert (feed.options["taps"] is not None) == follows

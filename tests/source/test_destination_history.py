@@ -442,7 +442,7 @@ def test_a_look_on_the_reactor_waits_for_no_store_that_takes_long(binlog: Binlog
         assert answered.wait(20)
         add(*args)
 
-    store.add = slow  # type: ignore[method-assign]  # of this test's own store
+    store.add = slow  # type: ignore[assignment, method-assign]  # of this test's own store
     end = binlog.end
     binlog.run(MODIFY, t=("b", "a"))
 

@@ -380,7 +380,12 @@ def test_the_reactor_decodes_nothing_before_the_thread_has_lent(
     streams.settle()
     monkeypatch.setattr(tapped.Tapped, "lent", slowly)
     streams.server.execute(f"CREATE TABLE {streams.database}.other (id INT PRIMARY KEY)")
-    until(lambda: delayed or streams.insert(1), what="streams that lend again")
+
+    def lends_again() -> bool:
+        streams.insert(1)
+        return bool(delayed)
+
+    until(lends_again, what="streams that lend again")
     streams.server.execute(f"CREATE TABLE {streams.database}.another (id INT PRIMARY KEY)")  # gives back
     for _ in range(10):
         streams.insert(1)
@@ -393,8 +398,11 @@ def test_the_reactor_decodes_nothing_before_the_thread_has_lent(
     assert len(dump_threads(streams.server)) == 1
 
 
+@pytest.mark.parametrize("gtid_on", [False, True])
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
-def test_a_stream_gets_no_rows_of_the_binlog_before_a_reset(make: Callable[[], SqlServer], database: str) -> None:
+def test_a_stream_gets_no_rows_of_the_binlog_before_a_reset(
+    make: Callable[[], SqlServer], database: str, *, gtid_on: bool
+) -> None:
     """The server keeps the dump of the tap open, and the new binlog has the same places."""
     with make() as server, ExitStack() as stack:
         streams = Streams(server, database, stack)
@@ -407,9 +415,21 @@ def test_a_stream_gets_no_rows_of_the_binlog_before_a_reset(make: Callable[[], S
         server.execute(_RESET[server.flavor])
         time.sleep(1.1)  # what the server has told a second ago counts
         streams.insert(2)
-        late = Reading(server, database, streams._start, client_id=77, reads=streams._reads, taps=streams.taps)
+        late = Reading(
+            server,
+            database,
+            streams._start,
+            client_id=77,
+            reads=streams._reads,
+            taps=streams.taps,
+            options=DecodeOptions(gtid_on=gtid_on),
+        )
         with late:
             assert late.wait_rows(2) == ["6", "7"]
+            until(lambda: late.dump.lent, what="a stream that the reactor reads")
+            time.sleep(1)  # in which it may move
+            streams.insert(1)
+            assert late.wait_rows(3) == ["6", "7", "8"]
 
 
 def test_a_stream_that_stops_while_it_waits_for_a_tap_leaves_nothing_there(streams: Streams) -> None:
@@ -458,11 +478,12 @@ def test_bytes_at_which_a_tap_fails_are_lost_for_no_stream(streams: Streams, mon
 
     monkeypatch.setattr(tap.Tap, "_take", fails_once)
     removed = threading.Event()
-    one.reads.soon(lambda: (one.reads.remove(one), removed.set()))
+    one.reads.soon(one.reads.remove, one)
+    one.reads.soon(removed.set)
     assert removed.wait(10)
     streams.insert(2)
     one.reads.soon(one._read_again)
-    one.reads.soon(lambda: one.flows and one.reads.add(one))
+    one.reads.soon(lambda: one.reads.add(one) if one.flows else None)
     until(lambda: not failures, what="the failure")
     streams.insert(2)
     streams.check()

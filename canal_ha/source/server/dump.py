@@ -454,9 +454,8 @@ class Dump:
                 if not follows:
                     self._open(upstream)
         else:
-            tap = self._taps and self._taps.existing(self._config, self._source)
-            if tap:
-                self._who_answers(tap)
+            if self._taps and (existing := self._taps.existing(self._config, self._source)):
+                self._who_answers(existing)
             self._open(upstream)
         self._read()
 
