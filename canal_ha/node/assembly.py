@@ -66,7 +66,8 @@ class Assembly:
         self._long_work = GrowingPool(reactor, "long", THREADS, LONG_THREADS)
 
     def close(self) -> None:
-        """End the threads, after the instances have stopped."""
+        """End the threads and the taps, after the instances have stopped."""
+        self._taps.close()
         self._cursor_pool.stop()
         self._questions.stop()
         self._long_work.stop()

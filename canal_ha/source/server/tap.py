@@ -15,6 +15,7 @@ Threads: a tap lives on the reactor's thread, except while it opens its connecti
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -43,11 +44,14 @@ from canal_ha.source.connection.idle_sessions import account_of
 from canal_ha.source.connection.reactor_reads import NOTHING_YET, ROUND_S, ReactorReads
 from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions import locate
 from canal_ha.source.positions.resume import OFFSET_MAX
 from canal_ha.source.server.tapped import TAP_BYTES, Tapped
 
 STREAMS = 16  # of a server, for which a tap begins
 KEPT_BYTES = 1 << 18  # for streams that are to follow
+BACKLOG_BYTES = 1 << 20  # behind which a tap may begin
+LARGEST_BYTES = 64 << 20  # of an event; a tap ends at a larger one, whose memory nobody counts
 LOOK_S = 0.1  # between two looks at streams that may move
 OPENS_S = 5.0  # longest wait of a stream for a tap that opens
 UNUSED_S = 10.0  # a tap that nobody follows ends
@@ -146,7 +150,8 @@ class Taps:
             self._waiting.pop(key, None)
 
     def _look_later(self) -> None:
-        if self._waiting and not self._looks:
+        due = any(key in self._taps or len(waiting) >= self._streams for key, waiting in self._waiting.items())
+        if due and not self._looks:
             self._looks = True
             self._reads.call_later(LOOK_S, self._look)
 
@@ -179,6 +184,14 @@ class Taps:
                 stream.move(tap.follower((at.journal, at.offset)))
             if time.monotonic() >= until:
                 return
+
+    def close(self) -> None:
+        """End all taps, and begin none from now on."""
+        with self._lock:
+            self._streams = sys.maxsize
+            taps = tuple(self._taps.values())
+        for tap in taps:
+            tap.end("the node stops")
 
     def _over(self, key: Hashable) -> None:
         with self._lock:
@@ -317,6 +330,13 @@ class Tap:
             if self._at.server not in ("", server.identity):
                 raise SourceUnavailable(f"{session.where.address}: another server answers than before")
             self.server = server.identity
+            at = self._at
+            newest = locate.newest(session, server, config, source)
+            if at.journal != newest.journal or newest.offset - at.offset > BACKLOG_BYTES:
+                at = newest  # else the reactor reads what nobody follows
+                if at.offset > OFFSET_MAX:
+                    raise SourceUnavailable(f"{session.where.address}: no dump can begin at {at}")
+                self._decoder = _that_drops_all(at)
             replica = tap_replica(self.name)
             server_id = free_server_id(replica, flavor.replicas(session, server), server.server_id)
             assert server_id is not None  # a derived one is always found
@@ -324,8 +344,8 @@ class Tap:
                 server_id=server_id,
                 replica=replica,
                 mariadb=server.mariadb,
-                journal=self._at.journal,
-                offset=self._at.offset,
+                journal=at.journal,
+                offset=at.offset,
                 heartbeat_s=min(HEARTBEAT_S, self.silent_s / MISSED),
             )
             eater = Eater(self._eat, lends=lambda: bool(self._description))
@@ -455,6 +475,8 @@ class Tap:
 
     def _take(self, piece: bytes) -> None:
         outputs = self._decoded(piece)
+        if self._decoder.awaited > LARGEST_BYTES:
+            raise SourceUnavailable(f"an event of {self._decoder.awaited} bytes is too large for a tap")
         beat = _only_heartbeat(piece, outputs)
         repeated = beat is not None and beat == self._beat
         self._beat = beat
