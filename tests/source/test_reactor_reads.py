@@ -250,9 +250,9 @@ def test_a_dump_that_always_has_more_starves_no_other() -> None:
         until(lambda: len(reactor.getReaders()) > 3, what="all readers")
         with Blocked():
             for reader in readers:
-                reader.peer.sendall(bytes(20 * PIECE_BYTES))
-        until(lambda: len(taken) >= 45, what="pieces of all")
-        for first in range(0, 42, 3):
+                reader.peer.sendall(bytes(8 * PIECE_BYTES))
+        until(lambda: len(taken) >= 21, what="pieces of all")
+        for first in range(0, 18, 3):
             assert len(set(taken[first : first + 6])) == 3, taken
 
 
