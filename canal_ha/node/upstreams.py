@@ -44,6 +44,7 @@ from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.stores import HistoryClaim, history_store
+from canal_ha.source.positions import locate
 from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
@@ -251,8 +252,7 @@ class Upstreams:
     def start(self, kept: LogPosition | None) -> LogPosition:
         """See View. A kept start may be of the other server: the stream finds its place in this one."""
         now = self._now
-        master = now.config.master
-        configured = bool(master.journal or master.timestamp_ms or (master.gtid and now.config.decode.gtid_on))
+        configured = locate.is_configured(now.config, now.config.master)
         if kept is not None and not configured and not now.has(kept):
             return kept
         return now.view.start(kept)

@@ -46,6 +46,11 @@ def oldest(session: SourceSession, server: Flavor, source: SourceConfig) -> LogP
     return LogPosition.on(server.read_at(source), binary_logs(session)[0].name, FIRST_OFFSET)
 
 
+def is_configured(config: InstanceConfig, source: SourceConfig) -> bool:
+    """Whether the configuration says where to start."""
+    return bool(source.journal or source.timestamp_ms or (source.gtid and config.decode.gtid_on))
+
+
 def configured(scanner: Scanner) -> LogPosition | None:
     """Return the configured start; None if there is none.
 

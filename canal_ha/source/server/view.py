@@ -16,7 +16,7 @@ from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import AskedServer, Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.connection.idle_sessions import SourceSessions
-from canal_ha.source.connection.recent_answers import together
+from canal_ha.source.connection.recent_answers import RECENT_S, together
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.positions import gtids, locate, lost
@@ -105,7 +105,13 @@ class View:
 
         Raises SourceUnavailable, SourceRefused, PositionLost.
         """
+        if kept is not None and not locate.is_configured(self._config, self._source) and self._is_there(kept):
+            return kept
         return self._search(lambda session, server: self._start(session, server, kept))
+
+    def _is_there(self, at: LogPosition) -> bool:
+        """Whether the server had the journal of a position a moment ago, as far as somebody has asked."""
+        return at.journal in self._journals(RECENT_S)[0]
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Return where to continue when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
@@ -132,10 +138,7 @@ class View:
         0.0: the journal is purged; -1.0: no purge is foreseen. Raises SourceUnavailable, SourceRefused.
         """
 
-        def ask(session: SourceSession, server: Flavor) -> tuple[list[str], float, float]:
-            return ([log.name for log in binary_logs(session)], *expiry(session))
-
-        names, expiry_s, now_s = self._recently("journals", ask, recent_s)
+        names, expiry_s, now_s = self._journals(recent_s)
         if recent_s is not None and any(each.journal and each.journal not in names for each in cursors.values()):
             return self.kept_for(cursors)  # its journal may be newer than the answer
         kept: dict[int, tuple[float, float]] = {}
@@ -150,6 +153,14 @@ class View:
             kept[client_id] = (purge_in_s, expiry_s)
         self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
         return kept
+
+    def _journals(self, recent_s: float | None) -> tuple[list[str], float, float]:
+        """Return the journals, how long the server keeps them, and what time it is there, in seconds."""
+
+        def ask(session: SourceSession, server: Flavor) -> tuple[list[str], float, float]:
+            return ([log.name for log in binary_logs(session)], *expiry(session))
+
+        return self._recently("journals", ask, recent_s)
 
     def close(self) -> None:
         """Use no session any more; the next question opens a new one."""
