@@ -131,7 +131,8 @@ class Wanted(Protocol):
     def fields(self, schema: str, table: str, columns: Sequence[ColumnLayout]) -> pa.Schema:
         """Return the schema of batches of a table's rows with these columns; it ends with META's names.
 
-        Fields match columns by name, in any case. A field without a column is NULL.
+        Fields match columns by name, in any case; those of one name match its last columns, in order. A field without
+        a column is NULL.
         """
 
     def key_places(self, schema: str, table: str) -> KeyPlaces | None:
@@ -286,19 +287,23 @@ class _Page:
         self._identity = layout.identity
         self._fields = self._planned(layout.columns)
         self._types = [column_type(column.mysql_type, column.sql_type) for column in layout.columns]
-        places = {column.name.lower(): place for place, column in enumerate(layout.columns)}
+        places: dict[str, list[int]] = {}
+        for index, column in enumerate(layout.columns):
+            places.setdefault(column.name.lower(), []).append(index)
         own = list(self._fields)[: -len(META)]
         self._own = []
         self._position = _position_of(self._fields)
         self._targets = [None] * len(self._types)
-        for field in own:
-            place = places.get(field.name.lower())
-            stored = None
-            if place is not None:
+        for field in reversed(own):
+            place: int | None = None
+            stored: pa.DataType | None = None
+            if left := places.get(field.name.lower()):
+                place = left.pop()
                 kind = self._types[place]
                 target = self._targets[place] = target_of(kind, field.type)
                 stored = field.type if is_stored(target, kind, field.type, self._time_zone) else None
             self._own.append((field, place, stored))
+        self._own.reverse()
         self.sheet.start(self._identity, self._targets)
 
     def _update_is_partial(self, entry: Entries) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from canal_ha.client.arrow import BATCH_ROWS, Pages, arrow_message, table_batches
+from canal_ha.client.arrow import BATCH_ROWS, META, Pages, arrow_message, read_tables, table_batches
 from canal_ha.client.arrow_types import column_type, finished, target_of, to_arrow
 from canal_ha.client.message import Message
 from canal_ha.client.rows import rows_of, value_of
@@ -217,6 +217,58 @@ def test_batches_that_are_kept_stay_what_they_were() -> None:
     for again, alone in kept:
         again.validate(full=True)
         assert again.equals(alone)
+
+
+@pytest.mark.parametrize("other", ["id", "ID"])
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (("int(11)", 4, "5"), ("bigint(20)", -5, "6")),
+        (("bigint(20)", -5, "5"), ("int(11)", 4, "6")),
+        (("int(11)", 4, "5"), ("varchar(9)", 12, "six")),
+        (("varchar(9)", 12, "five"), ("int(11)", 4, "6")),
+        (("datetime", 93, "2024-02-29 00:00:00"), ("double", 8, "6.5")),
+        (("blob", 2004, "five"), ("bit(1)", -7, "1")),
+    ],
+)
+def test_columns_of_one_name_keep_their_own_values(
+    other: str, one: tuple[str, int, str], two: tuple[str, int, str]
+) -> None:
+    """Also names that differ only in case. No server has such tables, but a peer can send any names."""
+    columns = [("id", *one[:2], True), (other, *two[:2], False)]
+    entry = pb.Entry(header=pb.Header(schemaName="s", tableName="t"), entryType=pb.ROWDATA)
+    row = pb.RowData()
+    expected = []
+    for place, ((name, mysql_type, sql_type, key), (*_, text)) in enumerate(zip(columns, (one, two), strict=True)):
+        row.afterColumns.add(
+            index=place, name=name, mysqlType=mysql_type, sqlType=sql_type, isKey=key, isNull=False, value=text
+        )
+        kind = column_type(mysql_type, sql_type)
+        expected.append(to_arrow([text] * 3, kind, kind.arrow, "UTC").to_pylist())
+    entry.storeValue = pb.RowChange(eventType=pb.INSERT, rowDatas=[row] * 3).SerializeToString()
+    [batch] = table_batches(frames([entry.SerializeToString()]))
+    assert [batch.rows.column(place).to_pylist() for place in range(2)] == expected
+    [(_, _, alone)] = read_tables(frames([entry.SerializeToString()]), OneField(batch.rows.schema.field(1)), "UTC")
+    assert alone.column(0).to_pylist() == expected[1]
+
+
+class OneField:
+    """Wants one column of each table."""
+
+    def __init__(self, field: pa.Field) -> None:
+        self._schema = pa.schema([field, *META])
+
+    def table(self, schema: str, table: str) -> bool:
+        return True
+
+    def fields(self, schema: str, table: str, columns: object) -> pa.Schema:
+        return self._schema
+
+    def key_places(self, schema: str, table: str) -> None:
+        pass
+
+    def statement(self, sql: str) -> None:
+        pass
 
 
 def test_errors_say_where() -> None:
