@@ -370,7 +370,10 @@ def _position_of(schema: pa.Schema) -> PositionType:
 
 
 class EntryColumns:
-    """The columns that describe the entry of each row, as arrays. spares: reusable memory."""
+    """The columns that describe the entry of each row, as arrays. spares: reusable memory.
+
+    Properties and methods raise RemoteProtocolError if one of the columns would be too large.
+    """
 
     def __init__(self, marks: Marks, spares: Spares) -> None:
         self._marks = marks
@@ -425,7 +428,10 @@ class EntryColumns:
 
     def _texts(self, target: Target) -> pa.Array:
         if self._spread:
-            target = spread_texts(target, 4, self._marks.places, self._spares)
+            try:
+                target = spread_texts(target, 4, self._marks.places, self._spares)
+            except Broken as error:
+                raise RemoteProtocolError(f"a long GTID set or name in {self.count} rows: {error}") from error
         return wrapped(target, pa.string())
 
 

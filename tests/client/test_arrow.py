@@ -280,6 +280,13 @@ def test_errors_say_where() -> None:
         list(table_batches(frames([wrong])[:-3]))
 
 
+def test_a_long_gtid_set_of_many_rows_was_an_error_of_the_kernel() -> None:
+    """One entry can make a column of more than 2 GiB, which Arrow's texts cannot have."""
+    many = rows(10, "INSERT", [(None, {"id": "1", "name": None})] * 2100, gtid="g" * (1 << 20))
+    with pytest.raises(RemoteProtocolError, match="in 2100 rows: more than 2 GiB in one column"):
+        list(table_batches(frames([many])))
+
+
 @pytest.mark.parametrize("mysql_type", ["DECIMAL(0)", "DECIMAL(0,0)", "numeric(0) unsigned", "decimal"])
 def test_a_decimal_without_digits_was_a_value_error(mysql_type: str) -> None:
     """Servers take DECIMAL(0) in a statement, and mean the default."""
