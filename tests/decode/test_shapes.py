@@ -303,6 +303,17 @@ def test_the_compiled_kernel_knows_the_shape(column: bytes) -> None:
     assert target.count == (4 if BUILD == "compiled" else 0)
 
 
+@pytest.mark.parametrize("event", [codes.EVENT_INSERT, codes.EVENT_DELETE])
+def test_a_plan_of_more_columns_than_the_row_has(event: int) -> None:
+    """It is refused, because the compiled kernel has no room for the others."""
+    tag = 0x0A if event == codes.EVENT_DELETE else 0x12
+    row = field(tag, HEAD + field(0x42, b"text"))
+    images = Images({})
+    images.row(row, 0, len(row))
+    with pytest.raises(ValueError, match="more targets than columns"):
+        RowShape(images, event, [Target(codes.TEXT) for _ in range(100)])
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -21,7 +21,7 @@ _AFTER = 0x12
 class RowShape:
     """Rows with the layouts that `images` has now, for one kind of change.
 
-    plan: for each column of the layout that counts a Target; None leaves it out.
+    plan: for each column of the layout that counts a Target; None leaves it out. Raises ValueError for more of them.
     An update of the key is declined.
     refused: the column of the layout whose value did not fit its Target; -1 for none.
     """
@@ -39,6 +39,8 @@ class RowShape:
         self._width = len(before) + len(after)
         self._targets: list[c.Target | None] = [None] * self._width
         self._targets[self.first : self.first + len(plan)] = plan
+        if len(self._targets) != self._width:  # `begin` would write behind `_room`
+            raise ValueError("more targets than columns")
         twins = [-1] * self._width
         if event == k.EVENT_UPDATE and images.before.names is images.after.names:
             for place in images.after.keys:
