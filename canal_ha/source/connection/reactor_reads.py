@@ -43,7 +43,7 @@ class ReadingReactor(Protocol):
     def callLater(self, delay: float, call: Callable[..., object], /) -> object: ...
 
 
-class Turn(Protocol):
+class TakesTurns(Protocol):
     """What takes turns in the rounds of the reactor.
 
     asked_in: the round in which it last asked for a turn; -1 before the first time.
@@ -59,7 +59,7 @@ class Turn(Protocol):
         """Decode a piece, if there is one."""
 
 
-class Watched(Protocol):
+class MayBeSilent(Protocol):
     """What may be silent for some time only. heard_at: when bytes last came; silent_s: how long none may come."""
 
     heard_at: float
@@ -83,8 +83,8 @@ class ReactorReads:
         self._calls: deque[Callable[[], object]] = deque()
         self._round = 0
         self._used_s = 0.0  # of the round
-        self._left: deque[Turn] = deque()  # for the next round
-        self._lent: set[Watched] = set()
+        self._left: deque[TakesTurns] = deque()  # for the next round
+        self._lent: set[MayBeSilent] = set()
         self._looks = False  # at whether a source is silent: a call waits
 
     # ---- any thread
@@ -129,12 +129,12 @@ class ReactorReads:
         """Undo `add`."""
         self._reactor.removeReader(reader)
 
-    def begun(self, lent: Watched) -> None:
+    def begun(self, lent: MayBeSilent) -> None:
         """Watch whether a source is silent for too long."""
         self._lent.add(lent)
         self._look_later()
 
-    def ended(self, lent: Watched) -> None:
+    def ended(self, lent: MayBeSilent) -> None:
         """Watch it no longer."""
         self._lent.discard(lent)
 
@@ -151,7 +151,7 @@ class ReactorReads:
             lent.take_back()
         self._look_later()
 
-    def admits(self, lent: Turn) -> bool:
+    def admits(self, lent: TakesTurns) -> bool:
         """Whether a socket that is ready may be read now. If not, the next round reads it."""
         if not self._left and lent.asked_in == self._round:  # each round asks once for each socket
             self._begin_round()
@@ -166,7 +166,7 @@ class ReactorReads:
         self._round += 1
         self._used_s = 0.0
 
-    def leave(self, lent: Turn) -> None:
+    def leave(self, lent: TakesTurns) -> None:
         """Give it a turn in the next round."""
         if not self._left:
             self._reactor.callLater(0, self._read_left)
@@ -185,7 +185,7 @@ class ReactorReads:
         for lent in left:
             self.leave(lent)
 
-    def decode(self, lent: Turn, piece: bytes) -> bool:
+    def decode(self, lent: TakesTurns, piece: bytes) -> bool:
         """Decode a piece and make the calls that are left. Return whether the reactor goes on to read the socket."""
         began_s = time.monotonic()
         self._decoding = threading.get_ident()

@@ -210,7 +210,7 @@ class Tap:
     server: which one it reads; "" before it has answered.
     reached: up to where it has received; None before it flows.
     flows: whether it receives, so that streams may follow it.
-    heard_at, silent_s: see Watched.
+    heard_at, silent_s: see MayBeSilent.
     """
 
     def __init__(
