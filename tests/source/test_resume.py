@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.positions import resume
 from canal_ha.source.positions.resume import Resume
 from tests.segments import Item, segment
 
@@ -31,6 +36,24 @@ def test_consumed_start_drops_the_event_at_it() -> None:
     assert resume.begin().offset == 100
     assert offsets(resume.new(segment([Item(100, sub=0), Item(100, sub=1)]))) == []
     assert offsets(resume.new(segment([Item(100, sub=2), Item(150)]))) == [150]
+
+
+def test_a_boundary_that_another_thread_asks_for_keeps_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dump goes on with another position while another thread makes the former one: nothing of both is mixed."""
+    moved = replace(START, offset=900, server="uuid of the server", gtid="0-1-9", consumed=True)
+    dump = Resume(START)
+    dump.passed("mysql-bin.000001", 500)
+
+    def made(**fields: Any) -> LogPosition:
+        dump.at = moved
+        return LogPosition(**fields)
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(resume, "LogPosition", made)
+        assert dump.at.offset == 500
+    assert dump.at == moved
+    dump.passed("mysql-bin.000001", 1000)
+    assert (dump.at.offset, dump.at.server) == (1000, "uuid of the server")
 
 
 def test_pieces_of_a_large_transaction_come_once() -> None:

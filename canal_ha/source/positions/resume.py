@@ -15,7 +15,7 @@ OFFSET_MAX = 2**32 - 1  # the dump command has 32 bits for the position
 FIRST_OFFSET = 4  # behind the magic number of a binlog file
 
 _LAST_SUB = 2**31
-_Place = tuple[str, int, int, str | None]  # journal, offset, time in ms, GTID set
+_Place = tuple[str, int, int, str | None, LogPosition]  # journal, offset, time in ms, GTID set; its server as here
 
 
 def dump_offset(offset: int) -> int:
@@ -27,8 +27,8 @@ class Resume:
     """Everything before `at` was decoded and accepted. start: inclusive unless it is consumed."""
 
     def __init__(self, start: LogPosition) -> None:
-        self._place: _Place
-        self._made: tuple[_Place, LogPosition]  # of which place it was made
+        self._now: LogPosition | _Place  # `at`, or what it is made of: one object, so no thread sees a mixture of two
+        self._made: tuple[_Place, LogPosition] | None = None  # of which place it was made
         self.at = start
         self.delivered_any = False
         # journal, offset, sub-index of the last entry that must not be delivered (again)
@@ -38,26 +38,28 @@ class Resume:
     @property
     def at(self) -> LogPosition:
         """The newest boundary. Any thread: it is made when somebody asks, because each transaction moves it."""
-        place, (made_of, at) = self._place, self._made
-        if made_of is not place:
-            journal, offset, timestamp_ms, gtid = place
-            at = LogPosition(
-                journal=journal,
-                offset=offset,
-                timestamp_ms=timestamp_ms,
-                server_id=at.server_id,
-                gtid=gtid,
-                address=at.address,
-                port=at.port,
-                server=at.server,
-            )
-            self._made = place, at
+        now, made = self._now, self._made
+        if not isinstance(now, tuple):
+            return now
+        if made is not None and made[0] is now:
+            return made[1]
+        journal, offset, timestamp_ms, gtid, base = now
+        at = LogPosition(
+            journal=journal,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            server_id=base.server_id,
+            gtid=gtid,
+            address=base.address,
+            port=base.port,
+            server=base.server,
+        )
+        self._made = now, at  # the boundary may have moved meanwhile: then nobody takes this one
         return at
 
     @at.setter
     def at(self, at: LogPosition) -> None:
-        self._place = at.journal, at.offset, at.timestamp_ms, at.gtid
-        self._made = self._place, at
+        self._now = at
 
     @property
     def all_before(self) -> bool:
@@ -109,9 +111,12 @@ class Resume:
         journal, position: the boundary.
         timestamp_ms, gtid: 0 and "" keep those of the boundary before.
         """
-        at_journal, at_offset, at_ms, at_gtid = self._place
+        now = self._now
+        if not isinstance(now, tuple):
+            now = now.journal, now.offset, now.timestamp_ms, now.gtid, now
+        at_journal, at_offset, at_ms, at_gtid, base = now
         if position > at_offset if journal == at_journal else _is_later((journal, position, 0), (at_journal, 0, 0)):
-            self._place = journal, position, timestamp_ms or at_ms, gtid or at_gtid
+            self._now = journal, position, timestamp_ms or at_ms, gtid or at_gtid, base
         elif gtid and not self.at.consumed and (journal, position) == (self.at.journal, self.at.offset):
             self.at = replace(self.at, gtid=gtid)  # behind a ROTATE, whose own boundary came without a set
 
