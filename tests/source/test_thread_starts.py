@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
-from canal_ha.source.connection.thread_starts import COUNTS_S, ThreadStarts
+import pytest
+
+from canal_ha.source.connection import thread_starts
+from canal_ha.source.connection.thread_starts import COUNTS_S, Elsewhere, ThreadStarts
+from tests.waiting import until
 
 
 class Calls:
@@ -25,7 +30,7 @@ class Calls:
 def test_few_begin_at_once_and_the_next_one_when_one_has_settled() -> None:
     """First come, first served."""
     began: list[int] = []
-    starts = ThreadStarts(Calls(), most=2)
+    starts = ThreadStarts(Calls(), most=2, elsewhere=lambda call: call())
     for number in range(4):
         starts.begin(number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
     assert began == [0, 1]
@@ -39,7 +44,7 @@ def test_few_begin_at_once_and_the_next_one_when_one_has_settled() -> None:
 def test_a_dump_that_settles_again_or_never_began_changes_nothing() -> None:
     """A stop may come before its turn."""
     began: list[int] = []
-    starts = ThreadStarts(Calls(), most=1)
+    starts = ThreadStarts(Calls(), most=1, elsewhere=lambda call: call())
     starts.settled("nobody")
     starts.begin(1, lambda: began.append(1))
     starts.settled(1)
@@ -53,7 +58,7 @@ def test_those_that_take_long_hold_nobody_up() -> None:
     began: list[int] = []
     calls = Calls()
     now = [0.0]
-    starts = ThreadStarts(calls, most=1, clock=lambda: now[0])
+    starts = ThreadStarts(calls, most=1, clock=lambda: now[0], elsewhere=lambda call: call())
     for number in range(3):
         starts.begin(number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
     assert began == [0]
@@ -65,3 +70,44 @@ def test_those_that_take_long_hold_nobody_up() -> None:
     calls.later.pop()[1]()
     assert began == [0, 1, 2]
     assert not calls.later
+
+
+def test_whoever_starts_a_thread_does_not_wait_until_it_runs() -> None:
+    """On busy processors that takes a tenth of a second, in which the reactor would answer nobody."""
+    release, began = threading.Event(), threading.Event()
+    starts = ThreadStarts(Calls())
+    starts.begin(1, lambda: began.set() if release.wait(20) else None)
+    assert not began.is_set()
+    release.set()
+    assert began.wait(20)
+
+
+def test_calls_are_made_in_order_and_again_after_the_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle node has no thread for this."""
+    monkeypatch.setattr(thread_starts, "IDLE_S", 0.05)
+    elsewhere = Elsewhere()
+    made: list[int] = []
+    for number in range(100):
+        elsewhere(lambda number=number: made.append(number))  # type: ignore[misc]  # no need to infer it
+    until(lambda: len(made) == 100, what="all calls")
+    until(lambda: not elsewhere._runs, what="the end of the thread")
+    elsewhere(lambda: made.append(100))
+    until(lambda: len(made) == 101, what="a call on another thread")
+    assert made == list(range(101))
+
+
+def test_a_dump_waits_while_there_can_be_no_thread() -> None:
+    """The next look tries again."""
+    calls, began, refuse = Calls(), list[int](), [True]
+
+    def elsewhere(call: Callable[[], None]) -> None:
+        if refuse[0]:
+            raise RuntimeError("can't start new thread")
+        call()
+
+    starts = ThreadStarts(calls, elsewhere=elsewhere)
+    starts.begin(1, lambda: began.append(1))
+    assert not began
+    refuse[0] = False
+    calls.later.pop()[1]()
+    assert began == [1]

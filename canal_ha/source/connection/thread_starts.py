@@ -3,10 +3,14 @@
 A statement reaches all dumps of a server at the same moment, and each needs a thread for it. Hundreds of threads
 that all have work hold each other up: they wait for the interpreter's lock. A dump that takes long does not count for
 longer than a moment, so it delays the others no more than that.
+
+Whoever starts a thread waits until it runs, on busy processors for a tenth of a second. So the reactor leaves that to a
+thread of its own.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +18,7 @@ from typing import Protocol
 
 MOST = 8
 COUNTS_S = 1.0  # how long a dump counts
+IDLE_S = 60.0  # after which the thread that starts others ends
 
 
 class Calls(Protocol):
@@ -24,12 +29,52 @@ class Calls(Protocol):
     def call_later(self, seconds: float, call: Callable[[], object]) -> None: ...
 
 
+class Elsewhere:
+    """Makes calls on a thread of its own, in order; any thread."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], None]] = deque()
+        self._changed = threading.Condition()
+        self._runs = False
+
+    def __call__(self, call: Callable[[], None]) -> None:
+        """Make a call there. Return at once. Raises RuntimeError if there can be no thread for it."""
+        with self._changed:
+            if not self._runs:
+                threading.Thread(target=self._run, name="starts", daemon=True).start()
+                self._runs = True
+            self._calls.append(call)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._calls, IDLE_S):
+                    self._runs = False
+                    return
+                call = self._calls.popleft()
+            call()
+
+
 class ThreadStarts:
     """See the module. The reactor's thread, where nothing else is said."""
 
-    def __init__(self, calls: Calls, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
-        """most: dumps at once. clock: seconds, monotonic."""
+    def __init__(
+        self,
+        calls: Calls,
+        most: int = MOST,
+        clock: Callable[[], float] = time.monotonic,
+        elsewhere: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Begin without a dump.
+
+        calls: of the reactor.
+        most: dumps at once.
+        clock: seconds, monotonic.
+        elsewhere: makes a call, not on the reactor's thread; None for a thread of its own.
+        """
         self._clock = clock
+        self._elsewhere = elsewhere or Elsewhere()
         self._calls = calls
         self._most = most
         self._began: dict[object, float] = {}
@@ -37,7 +82,7 @@ class ThreadStarts:
         self._looks = False  # a look at those that take long is due
 
     def begin(self, dump: object, start: Callable[[], None]) -> None:
-        """Call `start`, now or when others have settled."""
+        """Call `start` on another thread, now or when others have settled."""
         self._waiting.append((dump, start))
         self._admit()
 
@@ -53,10 +98,14 @@ class ThreadStarts:
         now = self._clock()
         count = sum(now - began < COUNTS_S for began in self._began.values())
         while self._waiting and count < self._most:
-            dump, start = self._waiting.popleft()
+            dump, start = self._waiting[0]
+            try:
+                self._elsewhere(start)
+            except RuntimeError:  # there are too many threads
+                break
+            self._waiting.popleft()
             self._began[dump] = now
             count += 1
-            start()
         if self._waiting and not self._looks:
             self._looks = True
             self._calls.call_later(COUNTS_S, self._look)
