@@ -449,9 +449,8 @@ class Dump:
         upstream = self._route()
         self._config, self._source = upstream.config, upstream.config.master
         if self._taps and not self._config.decode.gtid_on:
-            with self._taps.opening(self._config, self._source, self._resume.at, self._go_on) as tap:
-                follows = tap is not None and self._begins_at(tap, upstream)
-                if not follows:
+            with self._taps.opening(self._config, self._source, self._resume.at) as tap:
+                if tap is None or not self._begins_at(tap, upstream):
                     self._open(upstream)
         else:
             if self._taps and (existing := self._taps.existing(self._config, self._source)):
@@ -461,16 +460,16 @@ class Dump:
 
     def _begins_at(self, tap: Tap, upstream: Upstream) -> bool:
         """Begin at a tap, without a connection of its own. Return False if that cannot be."""
+        server_key = account_of(self._config, self._source)
+        openings.AT_TAPS.enter(server_key, self, self._go_on)
+        try:
+            return tap.opened(self._go_on) and self._begins_there(tap, upstream)
+        finally:
+            openings.AT_TAPS.leave(server_key, self)
+
+    def _begins_there(self, tap: Tap, upstream: Upstream) -> bool:
         self._where = Where(self._config, self._source)
         server = self._who_answers(tap)
-        self._opens_at = account_of(self._config, self._source)
-        openings.AT_TAPS.enter(self._opens_at, self, self._go_on)
-        try:
-            return self._begins_there(tap, server, upstream)
-        finally:
-            openings.AT_TAPS.leave(self._opens_at, self)
-
-    def _begins_there(self, tap: Tap, server: flavor.Flavor, upstream: Upstream) -> bool:
         if server.identity != tap.server or self._current_source.elsewhere(server, self._source):
             return False
         begin = self._resume.begin()

@@ -94,14 +94,11 @@ class Taps:
     # ---- the thread of a dump
 
     @contextmanager
-    def opening(
-        self, config: InstanceConfig, source: SourceConfig, at: LogPosition, go_on: Callable[[], None]
-    ) -> Iterator[Tap | None]:
-        """Count a stream that opens, and give the tap that it may follow; None if there is none.
+    def opening(self, config: InstanceConfig, source: SourceConfig, at: LogPosition) -> Iterator[Tap | None]:
+        """Count a stream that opens, and give the tap that it may follow once that is open; None if there is none.
 
         config, source: of the stream.
         at: where it begins.
-        go_on: called while waiting for a tap that opens; what it raises ends the wait.
         """
         key = account_of(config, source)
         with self._lock:
@@ -110,7 +107,7 @@ class Taps:
             if tap is None and self._opening[key] >= self._streams:
                 tap = self._made(key, config, source, at)
         try:
-            yield tap if tap and tap.opened(go_on) else None
+            yield tap
         finally:
             with self._lock:
                 self._opening[key] -= 1
@@ -259,7 +256,7 @@ class Tap:
     # ---- the threads of dumps
 
     def opened(self, go_on: Callable[[], None]) -> bool:
-        """Wait until it flows; return whether it does. go_on: see Taps.opening."""
+        """Wait until it flows; return whether it does. go_on: called meanwhile; what it raises ends the wait."""
         until = time.monotonic() + OPENS_S
         while not self._settled.wait(_WAIT_S) and time.monotonic() < until:
             go_on()
@@ -277,7 +274,7 @@ class Tap:
     def head_and_follower(self, place: _Place, go_on: Callable[[], None]) -> tuple[bytes, Tapped] | None:
         """Return the first packets of a dump that begins at a place, and the follower that goes on there.
 
-        None if the tap does not know the place. go_on: see Taps.opening.
+        None if the tap does not know the place. go_on: see `opened`.
         """
         found: SimpleQueue[tuple[bytes, Tapped] | None] = SimpleQueue()
         given_up = threading.Event()
