@@ -461,7 +461,7 @@ STREAM_SHARED = _shared(
     "instance.stream.shared",
     kinds.switch(),
     "true",
-    "streams with equal filters read the newest part of the binlog from one dump, and so do 16 streams of a server",
+    "streams with equal filters, and 16 or more of a server, read the newest part of the binlog from one dump",
 )
 STREAM_REACTOR = _shared(
     "instance.stream.reactor",

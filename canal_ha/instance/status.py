@@ -57,8 +57,8 @@ class StreamStatus:
     transactions: transaction ends put into the ring.
     shared: whether it reads the newest part of the binlog from a dump that it shares with other streams.
     lent: whether the thread that answers clients reads its dump.
-    received_bytes: bytes received from the source since the stream opened. Those of a shared dump count for one of the
-        streams that share it.
+    received_bytes: bytes received from the source since the stream opened. Those of a dump that streams with equal
+        filters share count for one of them; those of a dump for 16 or more streams of a server count for each.
     sink_blocking_ms: how long the reader has waited for room in the ring, ms.
     ring_entries: entries in the ring.
     ring_capacity: places in the ring.
