@@ -9,8 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-ROTATE = 4
-FORMAT_DESCRIPTION = 15
+from canal_ha.decode.kernel.kinds import ROTATE
 
 _HEADER = Struct("<IBIIIH")  # time, type, server id, size, position behind the event, flags
 _ARTIFICIAL = 0x20  # LOG_EVENT_ARTIFICIAL_F: the event is in no journal

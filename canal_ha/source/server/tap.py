@@ -30,6 +30,7 @@ from uuid import uuid4
 from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.outputs import Output, RawPacket, SourceFormat, SourceHeartbeat, SourceSaid
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import CanalError, SourceUnavailable
@@ -362,7 +363,7 @@ class Tap:
         for output in outputs:
             if isinstance(output, SourceSaid):
                 raise SourceUnavailable(f"the server ended the dump: {output.text or 'EOF'}")
-            if isinstance(output, RawPacket) and dump_head.kind(output.payload) == dump_head.FORMAT_DESCRIPTION:
+            if isinstance(output, RawPacket) and dump_head.kind(output.payload) == FORMAT_DESCRIPTION:
                 self._description = output.payload
             elif isinstance(output, SourceFormat):
                 self._checksum = output.checksum
