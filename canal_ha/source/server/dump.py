@@ -225,7 +225,7 @@ class Dump:
     idle_at: `clock` when the source last said so without a delay in a buffer.
     heard_at: `clock` when bytes last came.
     shared: whether it follows a shared dump or a tap.
-    lent: whether the reactor reads its socket.
+    lent: whether the reactor reads its socket, or decodes what its tap brings.
     """
 
     def __init__(
@@ -460,12 +460,12 @@ class Dump:
 
     def _begins_at(self, tap: Tap, upstream: Upstream) -> bool:
         """Begin at a tap, without a connection of its own. Return False if that cannot be."""
-        server_key = account_of(self._config, self._source)
-        openings.AT_TAPS.enter(server_key, self, self._go_on)
+        account = account_of(self._config, self._source)
+        openings.AT_TAPS.enter(account, self, self._go_on)
         try:
             return tap.opened(self._go_on) and self._begins_there(tap, upstream)
         finally:
-            openings.AT_TAPS.leave(server_key, self)
+            openings.AT_TAPS.leave(account, self)
 
     def _begins_there(self, tap: Tap, upstream: Upstream) -> bool:
         self._where = Where(self._config, self._source)
@@ -598,9 +598,8 @@ class Dump:
                 upstream.joined(left, replace(found.at, server=scanner.server.identity))
         self._resume = resume
         self._report(SourceMoved(before, self._where.address, found))
-        self._start = self._decoded = (
-            found.at
-        )  # behind the report: a snapshot must not compare it with the old server's
+        # behind the report: a snapshot must not compare it with the old server's
+        self._start = self._decoded = found.at
 
     def _settle(self, at: LogPosition) -> None:
         """Begin at this position, which is the same one with its GTID set, or another one."""
