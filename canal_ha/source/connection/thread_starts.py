@@ -4,8 +4,8 @@ A statement reaches all dumps of a server at the same moment, and each needs a t
 that all have work hold each other up: they wait for the interpreter's lock. A dump that takes long does not count for
 longer than a moment, so it delays the others no more than that.
 
-Whoever starts a thread waits until it runs, on busy processors for a tenth of a second. So the reactor leaves that to a
-thread of its own.
+`Thread.start` returns when the new thread runs, on busy processors after a tenth of a second. So the reactor leaves
+these calls to a thread of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-MOST = 8
+MOST = 8  # dumps at once
 COUNTS_S = 1.0  # how long a dump counts
 IDLE_S = 60.0  # after which the thread that starts others ends
 

@@ -1,12 +1,12 @@
 """Taps: many streams of one server, at the end of its binlog, read the bytes of one dump.
 
 Without taps, a thousand destinations of one server have a thousand dumps: as many connections, each with its
-heartbeats, and the server sends each transaction a thousand times. So as soon as STREAMS streams of a server open
-together, or have dumps that the reactor reads, a dump of its own, the tap, receives for them. A stream follows it from
-a place on that both have reached. From there it gets exactly the bytes that its own dump would bring, and decodes them
-itself, with its own filter and table history: streams share nothing but bytes.
+heartbeats, and the server sends each transaction a thousand times. So a tap begins as soon as STREAMS streams of a
+server open together, or have dumps that the reactor reads. It is one more dump, which receives for all of them. A
+stream follows it from a place that both have reached. From there it gets exactly the bytes that its own dump would
+bring, and decodes them itself, with its own filter and table history: streams share nothing but bytes.
 
-A stream that has to wait, for the source or for room, goes on on a thread, and the tap keeps bytes for it. If these
+If a stream has to wait, for the source or for room, a thread takes over, and the tap keeps bytes for it. If these
 become too many, or the connection of the tap ends, the stream opens a dump of its own, as after a broken connection.
 
 Threads: a tap lives on the reactor's thread, except while it opens its connection.
@@ -49,7 +49,7 @@ from canal_ha.source.positions import locate
 from canal_ha.source.positions.resume import OFFSET_MAX
 from canal_ha.source.server.tapped import TAP_BYTES, Tapped
 
-STREAMS = 16  # of a server, for which a tap begins
+STREAMS = 16  # of a server, from which on it has a tap
 KEPT_BYTES = 1 << 18  # for streams that are to follow
 BACKLOG_BYTES = 1 << 20  # behind which a tap may begin
 LARGEST_BYTES = 64 << 20  # of an event; a tap ends at a larger one, whose memory nobody counts
@@ -57,10 +57,10 @@ LOOK_S = 0.1  # between two looks at streams that may move
 OPENS_S = 5.0  # longest wait of a stream for a tap that opens
 UNUSED_S = 10.0  # a tap that nobody follows ends
 RETRY_S = 10.0  # between a tap that has ended and the next one
+_WAIT_S = 0.5  # between two looks at whether a wait is still wanted
 
 _log = logging.getLogger(__name__)
 _Place = tuple[str, int]  # the journal, and where the next event starts
-_WAIT_S = 0.5  # between two looks at whether a wait is still wanted
 
 
 class MovingStream(Protocol):
@@ -68,10 +68,10 @@ class MovingStream(Protocol):
 
     @property
     def at_rest(self) -> LogPosition | None:
-        """Where its decoder stands, with nothing begun; None if it is in the middle of something, or not lent."""
+        """Where its decoder stands, between two transactions; None inside one, or if the reactor does not read."""
 
     def move(self, tapped: Tapped) -> None:
-        """Read from here from now on, and end the own connection."""
+        """Read from this place at a tap from now on, and end its own connection."""
 
 
 class Taps:
@@ -133,12 +133,16 @@ class Taps:
     # ---- the reactor's thread
 
     def lent(self, config: InstanceConfig, source: SourceConfig, stream: MovingStream) -> None:
-        """The reactor reads the dump of this stream from now on."""
+        """Note that the reactor reads the dump of a stream from now on.
+
+        config, source: what the stream connects with.
+        stream: may move to a tap.
+        """
         self._waiting.setdefault(account_of(config, source), {})[stream] = config, source
         self._look_later()
 
     def given_back(self, config: InstanceConfig, source: SourceConfig, stream: MovingStream) -> None:
-        """It does so no longer."""
+        """Undo `lent`, with the same arguments."""
         self._forget(account_of(config, source), stream)
 
     def _forget(self, key: Hashable, stream: MovingStream) -> None:
@@ -201,10 +205,11 @@ class Tap:
     """The dump of one server that many streams follow. The reactor's thread, where nothing else is said.
 
     config, source: what it connects with.
-    at: where its dump begins.
+    at: where its dump begins; if that is far behind, it begins at the end of the binlog.
+    reads: the reactor's reads.
     ended: called once, when it has ended.
 
-    name: unique.
+    name: unique; the last part of its name in the server's list of replicas.
     server: which one it reads; "" before it has answered.
     reached: up to where it has received; None before it flows.
     flows: whether it receives, so that streams may follow it.
@@ -264,7 +269,7 @@ class Tap:
         return self.flows
 
     def end_if_behind(self, reached: _Place | None, end: LogPosition) -> None:
-        """End if the server has begun its binlog anew: it keeps the dump, and brings nothing, or old rows.
+        """End if the server has begun its binlog anew: the old dump brings nothing more, or old rows.
 
         reached: by this tap, before the server was asked.
         end: of the binlog.

@@ -12,7 +12,7 @@ from canal_ha.source.connection.dump_connection import Eater, Lending
 from canal_ha.source.connection.reactor_reads import ReactorReads
 
 TAP_BYTES = 64 * 1024  # received at once
-QUEUED_BYTES = 4 << 20  # for a stream that has to wait
+QUEUED_BYTES = 4 << 20  # for a stream whose thread decodes; if more come, it leaves the tap
 
 
 class TapOver(Exception):
@@ -42,7 +42,7 @@ class Tapped:
 
     Threads: of the dump, where nothing else is said; one at a time, or the reactor's while it is lent.
 
-    piece_bytes: see `lent`.
+    piece_bytes: see Lendable.
     eat: decodes a piece on the reactor's thread; False gives it back.
     open: whether `close` was not called.
     left, asked_in: see ReactorReads.
