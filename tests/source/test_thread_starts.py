@@ -11,6 +11,8 @@ from canal_ha.source.connection import thread_starts
 from canal_ha.source.connection.thread_starts import COUNTS_S, Elsewhere, ThreadStarts
 from tests.waiting import until
 
+SERVER = "a server"
+
 
 class Calls:
     """A reactor in whose thread the test runs. later: what it is to call after some time."""
@@ -32,12 +34,12 @@ def test_few_begin_at_once_and_the_next_one_when_one_has_settled() -> None:
     began: list[int] = []
     starts = ThreadStarts(Calls(), most=2, elsewhere=lambda call: call())
     for number in range(4):
-        starts.begin(number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
+        starts.begin(SERVER, number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
     assert began == [0, 1]
-    starts.settled(1)
+    starts.settled(SERVER, 1)
     assert began == [0, 1, 2]
-    starts.settled(0)
-    starts.settled(2)
+    starts.settled(SERVER, 0)
+    starts.settled(SERVER, 2)
     assert began == [0, 1, 2, 3]
 
 
@@ -45,11 +47,11 @@ def test_a_dump_that_settles_again_or_never_began_changes_nothing() -> None:
     """A stop may come before its turn."""
     began: list[int] = []
     starts = ThreadStarts(Calls(), most=1, elsewhere=lambda call: call())
-    starts.settled("nobody")
-    starts.begin(1, lambda: began.append(1))
-    starts.settled(1)
-    starts.settled(1)
-    starts.begin(2, lambda: began.append(2))
+    starts.settled(SERVER, "nobody")
+    starts.begin(SERVER, 1, lambda: began.append(1))
+    starts.settled(SERVER, 1)
+    starts.settled(SERVER, 1)
+    starts.begin(SERVER, 2, lambda: began.append(2))
     assert began == [1, 2]
 
 
@@ -60,7 +62,7 @@ def test_those_that_take_long_hold_nobody_up() -> None:
     now = [0.0]
     starts = ThreadStarts(calls, most=1, clock=lambda: now[0], elsewhere=lambda call: call())
     for number in range(3):
-        starts.begin(number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
+        starts.begin(SERVER, number, lambda number=number: began.append(number))  # type: ignore[misc]  # no need to infer it
     assert began == [0]
     assert [seconds for seconds, _ in calls.later] == [COUNTS_S]
     now[0] = COUNTS_S
@@ -76,7 +78,7 @@ def test_whoever_starts_a_thread_does_not_wait_until_it_runs() -> None:
     """On busy processors that takes a tenth of a second, in which the reactor would answer nobody."""
     release, began = threading.Event(), threading.Event()
     starts = ThreadStarts(Calls())
-    starts.begin(1, lambda: began.set() if release.wait(20) else None)
+    starts.begin(SERVER, 1, lambda: began.set() if release.wait(20) else None)
     assert not began.is_set()
     release.set()
     assert began.wait(20)
@@ -106,8 +108,30 @@ def test_a_dump_waits_while_there_can_be_no_thread() -> None:
         call()
 
     starts = ThreadStarts(calls, elsewhere=elsewhere)
-    starts.begin(1, lambda: began.append(1))
+    starts.begin(SERVER, 1, lambda: began.append(1))
     assert not began
     refuse[0] = False
     calls.later.pop()[1]()
     assert began == [1]
+
+
+def test_a_call_that_fails_keeps_no_other_from_being_made() -> None:
+    """Else no dump of the node would ever get a thread again."""
+    elsewhere, made = Elsewhere(), threading.Event()
+
+    def fail() -> None:
+        raise MemoryError
+
+    elsewhere(fail)
+    elsewhere(made.set)
+    assert made.wait(20)
+
+
+def test_the_dumps_of_one_server_delay_those_of_no_other() -> None:
+    """A server that hangs may have hundreds of dumps."""
+    began: list[str] = []
+    starts = ThreadStarts(Calls(), most=1, elsewhere=lambda call: call())
+    starts.begin("hangs", 1, lambda: began.append("one"))
+    starts.begin("hangs", 2, lambda: began.append("two"))
+    starts.begin("works", 3, lambda: began.append("three"))
+    assert began == ["one", "three"]

@@ -10,14 +10,16 @@ these calls to a thread of their own.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 MOST = 8  # dumps at once
 COUNTS_S = 1.0  # how long a dump counts
+_log = logging.getLogger(__name__)
 IDLE_S = 60.0  # after which the thread that starts others ends
 
 
@@ -53,7 +55,10 @@ class Elsewhere:
                     self._runs = False
                     return
                 call = self._calls.popleft()
-            call()
+            try:
+                call()
+            except Exception:  # the others still want to be called
+                _log.exception("a call on another thread failed")
 
 
 class ThreadStarts:
@@ -69,7 +74,7 @@ class ThreadStarts:
         """Begin without a dump.
 
         calls: of the reactor.
-        most: dumps at once.
+        most: dumps of a server at once.
         clock: seconds, monotonic.
         elsewhere: makes a call, not on the reactor's thread; None for a thread of its own.
         """
@@ -77,39 +82,45 @@ class ThreadStarts:
         self._elsewhere = elsewhere or Elsewhere()
         self._calls = calls
         self._most = most
-        self._began: dict[object, float] = {}
-        self._waiting: deque[tuple[object, Callable[[], None]]] = deque()
+        self._began: defaultdict[Hashable, dict[object, float]] = defaultdict(dict)  # by server
+        self._waiting: defaultdict[Hashable, deque[tuple[object, Callable[[], None]]]] = defaultdict(deque)
         self._looks = False  # a look at those that take long is due
 
-    def begin(self, dump: object, start: Callable[[], None]) -> None:
-        """Call `start` on another thread, now or when others have settled."""
-        self._waiting.append((dump, start))
-        self._admit()
+    def begin(self, server: Hashable, dump: object, start: Callable[[], None]) -> None:
+        """Call `start` on another thread, now or when other dumps of the server have settled."""
+        self._waiting[server].append((dump, start))
+        self._admit(server)
 
-    def settled(self, dump: object) -> None:
+    def settled(self, server: Hashable, dump: object) -> None:
         """The dump has done what it needed the thread for; any thread."""
-        self._calls.soon(self._settled, dump)
+        self._calls.soon(self._settled, server, dump)
 
-    def _settled(self, dump: object) -> None:
-        self._began.pop(dump, None)
-        self._admit()
+    def _settled(self, server: Hashable, dump: object) -> None:
+        self._began[server].pop(dump, None)
+        self._admit(server)
 
-    def _admit(self) -> None:
+    def _admit(self, server: Hashable) -> None:
         now = self._clock()
-        count = sum(now - began < COUNTS_S for began in self._began.values())
-        while self._waiting and count < self._most:
-            dump, start = self._waiting[0]
+        began, waiting = self._began[server], self._waiting[server]
+        count = sum(now - each < COUNTS_S for each in began.values())
+        while waiting and count < self._most:
+            dump, start = waiting[0]
             try:
                 self._elsewhere(start)
             except RuntimeError:  # there are too many threads
                 break
-            self._waiting.popleft()
-            self._began[dump] = now
+            waiting.popleft()
+            began[dump] = now
             count += 1
-        if self._waiting and not self._looks:
+        if not began:
+            del self._began[server]
+        if not waiting:
+            del self._waiting[server]
+        elif not self._looks:
             self._looks = True
             self._calls.call_later(COUNTS_S, self._look)
 
     def _look(self) -> None:
         self._looks = False
-        self._admit()
+        for server in tuple(self._waiting):
+            self._admit(server)
