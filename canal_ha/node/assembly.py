@@ -37,7 +37,7 @@ from canal_ha.source.server.tap import Taps
 T = TypeVar("T")
 TURNS = 20  # of the regular chores of all instances, within each period
 CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
-THREADS = 4  # of each of the next two, while their calls end
+THREADS = 16  # of each of the next two, while their calls end
 QUESTION_THREADS = 400  # that ask sources, if these hang
 LONG_THREADS = 200  # that search journals or read a table history; no look at a source waits for them
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
@@ -84,7 +85,7 @@ class RecentAnswers:
 
     def _known_since(self, question: Hashable, oldest: float) -> Any:
         """Return a known answer. Raises NotKnown if it is older, or if there is none."""
-        asked_at, answer = self._known.get(question, (-1.0, None))
+        asked_at, answer = self._known.get(question, (-inf, None))
         if asked_at < oldest:
             raise NotKnown
         return answer
