@@ -291,7 +291,7 @@ class Dump:
         self._sharing = sharing
         self._lead = lead
         self._reads = reads
-        self._taps = taps
+        self._taps = taps if room or lead else None
         self._eater = Eater(self._eat, self._room, self._received, self._lends)
         self._calm = calm or Calm()
         self._rest: Iterator[Output] | None = None  # of a piece that the reactor has begun to decode
@@ -499,7 +499,8 @@ class Dump:
             try:
                 server = flavor.examine(session)
                 if server.identity == tap.server:
-                    tap.end_if_behind(reached, locate.newest(session, server, self._config, self._source))
+                    newest = locate.newest(session, server, self._config, self._source)
+                    tap.end_if_stuck(reached, newest, self._go_on)
                 return server
             finally:
                 session.close()
@@ -812,7 +813,7 @@ class Dump:
         assert self._reads is not None
         if self._taps:
             self._taps.given_back(self._config, self._source, self)
-        self._reads.threads.begin(self, self._start_again)
+        self._reads.threads.begin(account_of(self._config, self._source), self, self._start_again)
 
     def _start_again(self) -> None:
         try:
@@ -837,7 +838,7 @@ class Dump:
             elif lent.silent:
                 raise connection.silence()
         finally:
-            self._reads.threads.settled(self)
+            self._reads.threads.settled(account_of(self._config, self._source), self)
 
     def _be_patient(self, patient: bool) -> None:
         room = self._lead or self._ring_room

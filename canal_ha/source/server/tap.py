@@ -53,10 +53,12 @@ STREAMS = 16  # of a server, from which on it has a tap
 KEPT_BYTES = 1 << 18  # for streams that are to follow
 BACKLOG_BYTES = 1 << 20  # behind which a tap may begin
 LARGEST_BYTES = 64 << 20  # of an event; a tap ends at a larger one, whose memory nobody counts
+STUCK_S = 2.0  # how long a dump may bring nothing although the binlog goes on
 LOOK_S = 0.1  # between two looks at streams that may move
 OPENS_S = 5.0  # longest wait of a stream for a tap that opens
 UNUSED_S = 10.0  # a tap that nobody follows ends
 RETRY_S = 10.0  # between a tap that has ended and the next one
+_LOOK_S = 0.02  # between two looks at whether a dump brings something
 _WAIT_S = 0.5  # between two looks at whether a wait is still wanted
 
 _log = logging.getLogger(__name__)
@@ -184,6 +186,8 @@ class Taps:
             if at is not None and at.server == tap.server and tap.knows((at.journal, at.offset)):
                 self._forget(key, stream)
                 stream.move(tap.follower((at.journal, at.offset)))
+            else:  # the next look begins with others
+                self._waiting[key][stream] = self._waiting[key].pop(stream)
             if time.monotonic() >= until:
                 return
 
@@ -268,13 +272,26 @@ class Tap:
             go_on()
         return self.flows
 
-    def end_if_behind(self, reached: _Place | None, end: LogPosition) -> None:
+    def end_if_stuck(self, reached: _Place | None, end: LogPosition, go_on: Callable[[], None]) -> None:
         """End if the server has begun its binlog anew: the old dump brings nothing more, or old rows.
+
+        The binlog ends before what was received, or the dump brings nothing for STUCK_S although there is more.
 
         reached: by this tap, before the server was asked.
         end: of the binlog.
+        go_on: see `opened`.
         """
-        if reached and end.order < LogPosition(*reached).order:
+        if not reached:
+            return
+        until = time.monotonic() + STUCK_S
+        before = LogPosition(*reached).order
+        while self.reached == reached and end.order > before and self.flows and not self._paused:
+            if time.monotonic() >= until:
+                self.reads.soon(self.end, f"it brings nothing, although the binlog ends at {end.journal}:{end.offset}")
+                return
+            time.sleep(_LOOK_S)
+            go_on()
+        if end.order < before:
             self.reads.soon(self.end, f"the binlog begins anew, and ends at {end.journal}:{end.offset}")
 
     def head_and_follower(self, place: _Place, go_on: Callable[[], None]) -> tuple[bytes, Tapped] | None:
@@ -378,7 +395,8 @@ class Tap:
 
     def _begin(self, connection: Lendable) -> None:
         assert isinstance(connection, DumpConnection)
-        if self._over:
+        if self._over:  # it ended while the connection opened
+            connection.close()
             return
         self._connection = connection
         self._descriptor = connection.socket.fileno()
