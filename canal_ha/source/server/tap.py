@@ -186,8 +186,8 @@ class Taps:
             if at is not None and at.server == tap.server and tap.knows((at.journal, at.offset)):
                 self._forget(key, stream)
                 stream.move(tap.follower((at.journal, at.offset)))
-            else:  # the next look begins with others
-                self._waiting[key][stream] = self._waiting[key].pop(stream)
+            elif stream in (waiting := self._waiting.get(key, {})):  # the next look begins with others
+                waiting[stream] = waiting.pop(stream)
             if time.monotonic() >= until:
                 return
 
