@@ -284,8 +284,10 @@ class Tap:
         if not reached:
             return
         until = time.monotonic() + STUCK_S
-        before = LogPosition(*reached).order
-        while self.reached == reached and end.order > before and self.flows and not self._paused:
+        before, kept = LogPosition(*reached).order, self._first + len(self._kept)
+        while end.order > before and self._first + len(self._kept) == kept and self.flows and not self._paused:
+            if self.reached != reached:
+                return
             if time.monotonic() >= until:
                 self.reads.soon(self.end, f"it brings nothing, although the binlog ends at {end.journal}:{end.offset}")
                 return
