@@ -17,10 +17,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-MOST = 8  # dumps at once
+MOST = 8  # dumps of a server at once
 COUNTS_S = 1.0  # how long a dump counts
-_log = logging.getLogger(__name__)
 IDLE_S = 60.0  # after which the thread that starts others ends
+
+_log = logging.getLogger(__name__)
 
 
 class Calls(Protocol):
@@ -57,7 +58,7 @@ class Elsewhere:
                 call = self._calls.popleft()
             try:
                 call()
-            except Exception:  # the others still want to be called
+            except Exception:  # the other calls must still be made
                 _log.exception("a call on another thread failed")
 
 
