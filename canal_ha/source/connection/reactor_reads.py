@@ -206,7 +206,22 @@ class ReactorReads:
                 _log.exception("a call for received rows failed")
 
 
-class Lent:
+class KeepsError:
+    """Keeps what `eat` raised on the reactor's thread, until the dump's thread raises it."""
+
+    _error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raise what `eat` raised, without keeping it: its traceback holds the decoder."""
+        error, self._error = self._error, None
+        try:
+            if error:
+                raise error
+        finally:
+            del error
+
+
+class Lent(KeepsError):
     """One socket that the reactor reads, as Twisted's IReadDescriptor."""
 
     def __init__(
@@ -227,18 +242,8 @@ class Lent:
         self._descriptor = sock.fileno()
         self._back: Callable[[], None] | None = back  # None: it was called
         self._taken_back = False  # because nothing was heard
-        self._error: BaseException | None = None
 
     # ---- any thread
-
-    def raise_error(self) -> None:
-        """Raise what `eat` raised, without keeping it: its traceback holds the decoder."""
-        error, self._error = self._error, None
-        try:
-            if error:
-                raise error
-        finally:
-            del error
 
     @property
     def silent(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.dump_connection import Eater, Lending
-from canal_ha.source.connection.reactor_reads import ReactorReads
+from canal_ha.source.connection.reactor_reads import KeepsError, ReactorReads
 
 TAP_BYTES = 64 * 1024  # received at once
 QUEUED_BYTES = 4 << 20  # for a stream whose thread decodes; if more come, it leaves the tap
@@ -37,7 +37,7 @@ class Followed(Protocol):
         """The reactor has nothing to decode for it."""
 
 
-class Tapped:
+class Tapped(KeepsError):
     """One stream's place at a tap. It takes the place of the stream's own connection, and of its DumpReader.
 
     Threads: of the dump, where nothing else is said; one at a time, or the reactor's while it is lent.
@@ -66,7 +66,6 @@ class Tapped:
         self._ended = False
         self._interrupted = False
         self._eater: Eater | None = None
-        self._error: BaseException | None = None
 
     # ---- any thread
 
@@ -135,15 +134,6 @@ class Tapped:
     def silence(self) -> SourceUnavailable:
         """See DumpConnection: a tap that is silent ends, so no stream tells of it."""
         return SourceUnavailable("the source is silent")
-
-    def raise_error(self) -> None:
-        """See Lent."""
-        error, self._error = self._error, None
-        try:
-            if error:
-                raise error
-        finally:
-            del error
 
     def close(self) -> None:
         """Leave the tap."""
