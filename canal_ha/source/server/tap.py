@@ -250,7 +250,7 @@ class Tap:
         self._paused = False
         self._followers: dict[Tapped, None] = {}
         self._behind: set[Tapped] = set()  # those for which the reactor has not decoded all
-        self._kept: deque[tuple[bytes, _Place | None]] = deque()  # each piece, and the place behind it
+        self._kept: deque[bytes] = deque()  # the last pieces
         self._kept_bytes = 0
         self._first = 0  # number of the first piece that is kept
         self._places: dict[_Place, int] = {}  # the number of the first piece behind a place
@@ -284,10 +284,8 @@ class Tap:
         if not reached:
             return
         until = time.monotonic() + STUCK_S
-        before, kept = LogPosition(*reached).order, self._first + len(self._kept)
-        while end.order > before and self._first + len(self._kept) == kept and self.flows and not self._paused:
-            if self.reached != reached:
-                return
+        before, received = LogPosition(*reached).order, self._received
+        while end.order > before and self._stands_at(reached, received):
             if time.monotonic() >= until:
                 self.reads.soon(self.end, f"it brings nothing, although the binlog ends at {end.journal}:{end.offset}")
                 return
@@ -295,6 +293,10 @@ class Tap:
             go_on()
         if end.order < before:
             self.reads.soon(self.end, f"the binlog begins anew, and ends at {end.journal}:{end.offset}")
+
+    def _stands_at(self, reached: _Place, received: int) -> bool:
+        """Whether it receives, and has brought nothing since."""
+        return self.flows and not self._paused and (self.reached, self._received) == (reached, received)
 
     def head_and_follower(self, place: _Place, go_on: Callable[[], None]) -> tuple[bytes, Tapped] | None:
         """Return the first packets of a dump that begins at a place, and the follower that goes on there.
@@ -508,16 +510,20 @@ class Tap:
         for tapped in tuple(self._followers):
             tapped.push(piece, beats=beat is not None, repeated=repeated)
 
+    @property
+    def _received(self) -> int:
+        """How many pieces have come, without heartbeats that say the same again."""
+        return self._first + len(self._kept)
+
     def _keep(self, piece: bytes) -> None:
         place = self._decoder.place
-        self._kept.append((piece, place))
+        self._kept.append(piece)
         self._kept_bytes += len(piece)
         if place:
             self.reached = place
-            self._places.setdefault(place, self._first + len(self._kept))
+            self._places.setdefault(place, self._received)
         while self._kept_bytes > KEPT_BYTES:
-            oldest, _ = self._kept.popleft()
-            self._kept_bytes -= len(oldest)
+            self._kept_bytes -= len(self._kept.popleft())
             self._first += 1
             while self._places:
                 known, number = next(iter(self._places.items()))
@@ -534,7 +540,7 @@ class Tap:
     def follower(self, place: _Place) -> Tapped:
         """Return a new follower that begins at a place which it `knows`."""
         behind = self._places[place] - self._first
-        tapped = Tapped(self, [piece for piece, _ in islice(self._kept, behind, None)])
+        tapped = Tapped(self, islice(self._kept, behind, None))
         self._followers[tapped] = None
         return tapped
 
