@@ -1,7 +1,8 @@
 """GrowingPool: a pool that has few threads, and more while its calls hang. Reactor thread.
 
 Hundreds of threads that all have work hold each other up: they wait for the interpreter's lock. But each question to a
-source that hangs keeps a thread, and must not keep others from theirs.
+source that hangs keeps a thread, and must not keep others from theirs. A call that takes long because the processor is
+busy gets no company: with more threads it would take longer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from twisted.python.threadpool import ThreadPool
 T = TypeVar("T")
 
 LOOK_S = 0.5  # between two looks at whether calls hang
-HANGS_S = 1.0  # a call that runs for so long may hang
+HANGS_S = 2.0  # a call that runs for so long hangs
+GROWTH = 4  # how many times the threads there are then
 
 
 class GrowingPool:
@@ -37,7 +39,6 @@ class GrowingPool:
         self._pool = ThreadPool(0, least, name)
         self._pool.start()
         self._under_way = 0
-        self._ended = 0  # since the last look
         self._running: dict[object, float] = {}  # calls, and when each of them began
         self._loop = LoopingCall(self._look)
         self._loop.clock = reactor
@@ -66,18 +67,16 @@ class GrowingPool:
 
     def _over(self, result: T | Failure) -> T | Failure:
         self._under_way -= 1
-        self._ended += 1
         return result
 
     def _look(self) -> None:
         """Let the pool have more threads if calls wait while others hang, and few again when none waits."""
-        ended, self._ended = self._ended, 0
         pool = self._pool
         if self._under_way > pool.max:
             now = self._reactor.seconds()
             hang = sum(now - began >= HANGS_S for began in list(self._running.values()))
-            if ended < pool.max or 2 * hang >= pool.max:  # short calls must not all go through the few threads left
-                threads = min(self._most, 2 * pool.max)
+            if 2 * hang >= pool.max:  # short calls must not all go through the few threads left
+                threads = min(self._most, GROWTH * pool.max)
                 pool.adjustPoolsize(minthreads=threads, maxthreads=threads)  # a new maximum alone begins no thread
         elif pool.max > self._least and self._under_way <= self._least:
             pool.adjustPoolsize(minthreads=0, maxthreads=self._least)

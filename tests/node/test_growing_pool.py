@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
 
-from canal_ha.node.growing_pool import LOOK_S, GrowingPool
+from canal_ha.node.growing_pool import GROWTH, HANGS_S, LOOK_S, GrowingPool
 from lab.waiting import until
 
 LEAST, MOST = 4, 40
@@ -71,6 +72,23 @@ def test_calls_that_end_need_few_threads(reactor: Reactor, pool: GrowingPool) ->
     assert not reactor.getDelayedCalls()
 
 
+def test_calls_that_the_busy_processor_delays_get_no_more_threads(reactor: Reactor, pool: GrowingPool) -> None:
+    """With more threads each of them would take longer still."""
+    rounds = [threading.Event() for _ in range(6)]
+    for may_end in rounds:
+        for _ in range(LEAST):
+            pool.run(partial(may_end.wait, PATIENCE_S))
+    for may_end in rounds:
+        until(lambda: len(pool._running) == LEAST)
+        for _ in range(int(HANGS_S / LOOK_S) - 1):  # each takes nearly as long as one that hangs
+            reactor.turn()
+            assert threads() <= LEAST
+        before = set(pool._running)
+        may_end.set()
+        until(lambda: not before & set(pool._running))
+    reactor.turn()
+
+
 def test_calls_that_hang_keep_no_other_call_from_a_thread(reactor: Reactor, pool: GrowingPool) -> None:
     """A server that hangs has twenty destinations. The threads end when it has answered."""
     go_on = threading.Event()
@@ -109,7 +127,7 @@ def test_calls_that_hang_leave_no_single_thread_to_many_short_calls(reactor: Rea
         for _ in range(6):
             until(lambda: len(reactor._calls) == 2 * LEAST)
             reactor.turn()
-        assert threads() == 2 * LEAST
+        assert threads() == GROWTH * LEAST
     finally:
         go_on.set()
 
