@@ -230,12 +230,14 @@ def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
             main = _stamp(main_file)
         except FileNotFoundError:
             main_gone = _broken_link_text(main_file) if _is_broken_link(main_file) else f"{main_file} does not exist"
-        entries = sorted(conf_dir.iterdir())
-        directories = [entry for entry in entries if entry.is_dir()]
+        with os.scandir(conf_dir) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        directories = [Path(entry.path) for entry in entries if entry.is_dir()]
     except OSError as error:
         return DirectoryState(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
     files: dict[str, Stamp] = {}
-    unreadable = {entry.name: _broken_link_text(entry) for entry in entries if _is_broken_link(entry)}
+    links = [Path(entry.path) for entry in entries if entry.is_symlink()]
+    unreadable = {link.name: _broken_link_text(link) for link in links if _is_broken_link(link)}
     for directory in directories:
         if directory.name.lower() == "spring" or directory.name.startswith("."):
             continue
@@ -268,9 +270,11 @@ def _stamp(path: Path) -> Stamp:
 def _instance_file(directory: Path) -> Path | None:
     """Find instance.properties, in any case; None if it does not exist. Raises OSError if that is unknown."""
     try:
-        return next((path for path in sorted(directory.iterdir()) if path.name.lower() == INSTANCE_FILE), None)
+        names = sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    found = next((name for name in names if name.lower() == INSTANCE_FILE), None)
+    return directory / found if found else None
 
 
 @dataclass(frozen=True, slots=True)
