@@ -346,7 +346,7 @@ class Instance:
                 # The table history must begin before the start. If the source does not answer, the next call reports it
                 async with self._asking:
                     with suppress(CanalError):
-                        await self._run_long(lambda: self._origin.keep_house(None))
+                        await self._begin_history()
                     start = await self._start_position()
                     if snapshot.tables:
                         start = replace(start, snapshot=(await self._snapshots.initial(identity, snapshot)).text)
@@ -893,6 +893,11 @@ class Instance:
     def _check_room(self, client_id: int) -> None:
         self._stream_places.check(client_id, self._accounts.get(client_id, ""))
 
+    async def _begin_history(self) -> None:
+        """Let the table history cover what comes from now on. Nothing is asked if it does so already."""
+        if not self._origin.at_once(lambda: self._origin.keep_house(None, at_once=True)):
+            await self._run_long(lambda: self._origin.keep_house(None))
+
     async def _start_position(self) -> LogPosition:
         """Return where a new client begins.
 
@@ -900,6 +905,9 @@ class Instance:
         client without a cursor has not begun: its node in ZooKeeper exists as soon as its process looks for the node.
         """
         kept = self._kept_start
+        start = None if kept is None else self._origin.at_once(lambda: self._origin.view.start(kept))
+        if start is not None:
+            return start
         start = await self._run_long(lambda: self._origin.view.start(kept))
         if kept is None and (seen := self._kept_start) is not None:  # a look was answered meanwhile
             start = await self._run_long(lambda: self._origin.view.start(seen))

@@ -16,6 +16,7 @@ from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import AskedServer, Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.connection.idle_sessions import SourceSessions
+from canal_ha.source.connection.known_only import NotKnown, may_wait
 from canal_ha.source.connection.recent_answers import RECENT_S, together
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -207,6 +208,8 @@ class View:
         )
 
     def _search(self, question: Callable[[SourceSession, Flavor], T]) -> T:
+        if not may_wait():
+            raise NotKnown
         with self._searching:
             return self._ask(question)
 
