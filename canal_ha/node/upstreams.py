@@ -18,7 +18,6 @@ from uuid import uuid4
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.history.announced import Altering, AnnouncedHistory
-from canal_ha.decode.history.history import TableHistory
 from canal_ha.errors import CanalError, LocalProtocolError, StandbyBehind
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
@@ -46,6 +45,7 @@ from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.stores import HistoryClaim, history_store
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.fingerprints import Recent
+from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, Sharing, SourceMoved, Upstream
@@ -456,10 +456,13 @@ class Upstreams:
         def route() -> Upstream:
             now = self._now
 
-            def make_decoder(source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
+            def make_decoder(
+                source: Source, start: LogPosition, *, searching: bool = False, end: BinlogEnd | None = None
+            ) -> Decoder:
                 journals = partial(server_journals, now.config, now.config.master, dump.opened)
                 prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
-                history: TableHistory = now.history.view(start, dump, searching=searching, sender=source.server)
+                known = now.history.view_at_once(start, end, dump) if end else None
+                history = known or now.history.view(start, dump, searching=searching, sender=source.server)
                 if altering and not searching:
                     history = AnnouncedHistory(history, altering)
                 return decode(source, start, history, start.gtid, prepared)

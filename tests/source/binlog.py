@@ -24,6 +24,7 @@ from canal_ha.decode.types import LONG
 from canal_ha.errors import PositionLost, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column
+from canal_ha.source.connection import recent_answers
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.history import destination_history
 from canal_ha.source.history.destination_history import DestinationHistory
@@ -267,6 +268,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
     with patch.context() as patched:
         patched.setattr(destination_history, "examine", examined)
+        patched.setattr(recent_answers, "OF_PROCESS", recent_answers.RecentAnswers())  # of this server alone
         for name in ("SourceSessions", "Tables", "Scanner"):
             patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)

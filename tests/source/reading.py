@@ -19,6 +19,7 @@ from canal_ha.model.table import Column, TableSchema
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.large_events import OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reactor_reads import ReactorReads
+from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted, Upstream
 from canal_ha.source.server.tap import Taps
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -160,7 +161,9 @@ class Reading:
             what=f"{kind.__name__} among {self.events}",
         )
 
-    def _decoder(self, source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
+    def _decoder(
+        self, source: Source, start: LogPosition, *, searching: bool = False, end: BinlogEnd | None = None
+    ) -> Decoder:
         return Decoder(
             source=source,
             journal=start.journal,

@@ -426,6 +426,73 @@ def test_a_look_that_knows_the_end_asks_nothing_while_the_binlog_goes_on(binlog:
     assert binlog.asked == asked
 
 
+def test_a_stream_that_begins_where_the_history_is_known_asks_nothing(binlog: Binlog) -> None:
+    """A thousand streams of a server open at once. Each begins at a place that its history covers."""
+    node = binlog.history()
+    look(node, None)
+    other = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    other.read()
+    look_if_due(node, binlog.end)
+    asked = binlog.asked
+    stream = Stream(binlog, node, binlog.newest)
+    assert stream.decoded is not None
+    stream.view = node.view_at_once(stream.decoded, binlog.end, stream)
+    assert binlog.asked == asked
+    binlog.run(MODIFY, t=("b", "a"))
+    row = binlog.insert("t")
+    assert stream.read().seen == [(row, ("b", "a"))]
+
+
+@pytest.mark.parametrize("change", ["anew", "journal", "server", "behind", "unknown"])
+def test_a_stream_that_begins_at_a_place_of_which_less_is_known_asks(binlog: Binlog, change: str) -> None:
+    """The binlog may be another one, or the place lie outside of what the history covers."""
+    node = binlog.history()
+    if change != "unknown":
+        look(node, None)
+        look_if_due(node, binlog.end)
+    if change == "anew":
+        for _ in range(3):
+            binlog.insert("t")
+        before = Stream(binlog, node, BEGIN).open().read()
+        look_if_due(node, binlog.end)
+        assert before.seen
+        binlog.begin_anew(t=("p", "q"))
+    elif change == "journal":
+        binlog.rotate()
+    elif change == "server":
+        binlog.uuid = "v"
+    at = binlog.newest
+    if change == "behind":
+        binlog.insert("t")
+        at = binlog.newest
+    stream = Stream(binlog, node, at)
+    assert node.view_at_once(at, binlog.end, stream) is None
+    stream.open()
+    row = binlog.insert("t")
+    assert stream.read().seen == [(row, binlog.tables["t"])]
+
+
+def test_destinations_that_begin_together_ask_for_the_definitions_once(binlog: Binlog) -> None:
+    """A server has ten thousand tables and a thousand destinations. After RESET MASTER the answer does not count."""
+    asked: list[str] = []
+    binlog.asking = lambda: asked.append("definition")
+    nodes = [binlog.history() for _ in range(3)]
+    for node in nodes:
+        look(node, None)
+    assert asked == ["definition"]
+    streams = [Stream(binlog, node, binlog.newest).open() for node in nodes]
+    rows = [binlog.insert("t")]
+    binlog.run(MODIFY, t=("b", "a"))
+    rows.append(binlog.insert("t"))
+    for stream in streams:
+        assert stream.read().seen == [(rows[0], ("a", "b")), (rows[1], ("b", "a"))]
+    binlog.begin_anew(t=("p", "q"))
+    late = Stream(binlog, binlog.history(), binlog.newest).open()
+    row = binlog.insert("t")
+    assert late.read().seen == [(row, ("p", "q"))]
+
+
 def test_a_look_on_the_reactor_waits_for_no_store_that_takes_long(binlog: Binlog, tmp_path: Path) -> None:
     """The reactor itself brings ZooKeeper's answer to the thread that stores a statement."""
     store = in_file("example", tmp_path)

@@ -17,6 +17,7 @@ from canal_ha.errors import PreparedLost
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.source.positions import prepared
+from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from lab import MariaDB, MySQL, SqlServer
 from tests.source.reading import ColumnsOfMetadata, Reading, config_of, newest
@@ -35,7 +36,9 @@ class XaReading(Reading):
         self._server_config = config_of(server)
         self._most_bytes = most_bytes
 
-    def _decoder(self, source: Source, start: LogPosition, *, searching: bool = False) -> Decoder:
+    def _decoder(
+        self, source: Source, start: LogPosition, *, searching: bool = False, end: BinlogEnd | None = None
+    ) -> Decoder:
         config = self._server_config
         reader = PreparedReader("here", partial(server_journals, config, config.master, self.dump.opened))
         return Decoder(

@@ -11,13 +11,13 @@ import pytest
 
 from canal_ha.config.model import TlsConfig
 from canal_ha.decode.table_map import TableMap
-from canal_ha.errors import SourceUnavailable
+from canal_ha.errors import NoThread, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import TableSchema
 from canal_ha.source.connection import heartbeats
 from canal_ha.source.server.calm import SMALL_BYTES
-from canal_ha.source.server.dump import DumpStarted
+from canal_ha.source.server.dump import DumpFailed, DumpStarted
 from lab import MySQL, SqlServer
 from tests.running_reactor import Blocked, running_reactor
 from tests.source.reading import ColumnsOfMetadata, Reading, newest
@@ -139,6 +139,27 @@ def test_a_dump_goes_on_when_there_can_be_threads_again(
         source_server.execute(f"CREATE TABLE {database}.other (id INT PRIMARY KEY)")
         reading.insert(1)
         assert len(refused) == 1
+
+
+def test_a_dump_that_gets_no_thread_says_so_and_begins_later(
+    source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator sees which limit to raise."""
+    make_table(source_server, database)
+    start, refused = threading.Thread.start, list[str]()
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name.startswith("dump-") and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    with Watched(source_server, database) as reading:
+        reading.insert(1)
+        errors = [event.error for event in reading.events if isinstance(event, DumpFailed)]
+        assert [type(error) for error in errors] == [NoThread]
+        assert "ulimit -u" in str(errors[0])
 
 
 def test_a_large_transaction_between_small_ones_keeps_its_place(source_server: SqlServer, database: str) -> None:

@@ -1,8 +1,8 @@
-"""ThreadStarts: how many dumps get a thread back from the reactor at once.
+"""ThreadStarts: how many dumps of a server get a thread at once.
 
-A statement reaches all dumps of a server at the same moment, and each needs a thread for it. Hundreds of threads
-that all have work hold each other up: they wait for the interpreter's lock. A dump that takes long does not count for
-longer than a moment, so it delays the others no more than that.
+Hundreds of streams open at the same moment, and a statement reaches all dumps of a server at once: each needs a thread.
+Hundreds of threads that all have work hold each other up, because they wait for the interpreter's lock. A dump that
+takes long does not count for longer than a moment, so it delays the others no more than that.
 
 `Thread.start` returns when the new thread runs, on busy processors after a tenth of a second. So the reactor leaves
 these calls to a thread of their own.
@@ -91,6 +91,10 @@ class ThreadStarts:
         """Call `start` on another thread, now or when other dumps of the server have settled."""
         self._waiting[server].append((dump, start))
         self._admit(server)
+
+    def waiting(self, server: Hashable) -> int:
+        """Return how many dumps of a server wait for their turn; any thread."""
+        return len(self._waiting.get(server, ()))
 
     def settled(self, server: Hashable, dump: object) -> None:
         """The dump has done what it needed the thread for; any thread."""

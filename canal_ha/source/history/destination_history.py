@@ -18,36 +18,27 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.history.definitions import definition_of
 from canal_ha.decode.history.evidence import Joint, behind
 from canal_ha.decode.history.history import History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Kept, TableSnapshot
-from canal_ha.decode.history.versions import Key
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.idle_sessions import SourceSessions
 from canal_ha.source.connection.known_only import NotKnown, may_wait
+from canal_ha.source.connection.recent_answers import RECENT_S
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.all_tables import all_tables
 from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.history.recording import Recording
 from canal_ha.source.history.stretches import Stretches
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.positions.scan import Scanner
-
-_TABLES = (
-    "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type IN ('BASE TABLE',"
-    " 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
-)
-_MAY_SEE_ALL = (  # the list lacks tables that an account has no right to
-    "SELECT 1 AS may FROM information_schema.user_privileges"
-    " WHERE privilege_type = 'SELECT' AND REPLACE(grantee, '''', '') = CURRENT_USER()"
-)
 
 _ANY = ("", "")  # stands for a table changed by a statement whose table names are unreadable
 
@@ -157,6 +148,22 @@ class DestinationHistory:
                     self._streams[reading] = stream
             self._reach(history, stream.since, newest, self._scanner(session, server), lazily=lazily)
         return history.view(start, stream, searching=searching)
+
+    def view_at_once(self, start: LogPosition, end: BinlogEnd, reading: HistoryDump) -> TableHistory | None:
+        """Return what `view` returns if nothing has to be asked, read or stored for it; else None.
+
+        start, reading: see `view`.
+        end: of the binlog, as the server told it a moment ago.
+        """
+        with self._turn:
+            if not self._is_covered(end):
+                return None
+            history, at = self._history, edge(start)
+            known = history.ranges().of(at.order)
+            if known is None or not (end.server.row_metadata == "FULL" or self._has_snapshot(known)):
+                return None
+            stream = self._streams[reading] = _Opened(self, history, at, reading)
+        return history.view(start, stream)
 
     def reach(self, stream: _Opened) -> None:
         """See Ahead. stream: one whose view was asked for here."""
@@ -301,7 +308,7 @@ class DestinationHistory:
                 scanner = self._scanner(session, server)
                 if many:  # the snapshot must lie in the last range
                     self._reach(history, edge(newest), newest, scanner, lazily=False)
-                self._take_snapshot(history, taken, scanner)
+                self._take_snapshot(history, newest, taken, scanner)
             if cursors is not None:
                 self._expire(history, cursors, lambda: locate.oldest(session, server, self._config.master))
 
@@ -357,7 +364,8 @@ class DestinationHistory:
                     self._loaded = True
                     continue
             if not ends:
-                self._take_snapshot(history, taken, self._scanner(session, server))
+                recent_s = 0.0 if source in self._begun_anew else RECENT_S
+                self._take_snapshot(history, newest, taken, self._scanner(session, server), recent_s)
             return history, newest
 
     def _note(self) -> None:
@@ -483,7 +491,7 @@ class DestinationHistory:
             if before is not None and near:
                 lost = not self._read(history, before.end, start, scanner)
             elif behind is None:
-                self._take_snapshot(history, taken, scanner)
+                self._take_snapshot(history, newest, taken, scanner)
             elif lazily or not self._read(history, end, behind.start, scanner):
                 return  # if the statements are gone, the dump meets the same error and reports it
 
@@ -528,33 +536,34 @@ class DestinationHistory:
 
     # ---- snapshots
 
-    def _take_snapshot(self, history: History, taken: int, scanner: Scanner) -> None:
+    def _take_snapshot(
+        self, history: History, newest: LogPosition, taken: int, scanner: Scanner, recent_s: float = 0.0
+    ) -> None:
         """Take a snapshot of all tables at the newest position, without those that statements change meanwhile.
 
         history: where it belongs.
+        newest: the end of the binlog, as it was just now.
         taken: how many snapshots there were when this one was wanted; if there are more now, none is taken.
         scanner: asks and reads.
+        recent_s: see `all_tables`.
         """
-        session, server, master = scanner.session, scanner.server, self._config.master
         with self._one_snapshot:
-            first = edge(locate.newest(session, server, self._config, master))
             with self._turn:
                 if self._taken != taken:
                     return
-                self._check(history, first)
+                self._check(history, newest)
                 recording = self._recording  # it stores nothing any more once another server's history begins
-            names = self._names(session)
-            found = self._tables.fetch_all(sorted(names), server.identity)
-            names |= self._names(session)  # the binlog may name a table before the list does
-            at = locate.newest(session, server, self._config, master)
+                began_ms = self._times.newest_ms
+            read = all_tables(self._config, scanner, self._tables, began_ms, recent_s)
+            first, at = edge(read.before), read.behind
             if not self._read(history, first, edge(at), scanner):
                 raise SourceUnavailable(
-                    f"{session.where.address}: {first} was purged while reading tables; trying again"
+                    f"{scanner.session.where.address}: {first} was purged while reading tables; trying again"
                 )
-            changed = history.changed(names, first, at)
-            tables = {name: definition_of(sql) for name, sql in found if sql and name not in changed}
-            all_listed = session.query(_MAY_SEE_ALL) and not history.changed([_ANY], first, at)
-            left_out = names - tables.keys() if all_listed else None
+            changed = history.changed(read.names, first, at)
+            tables = {name: sql for name, sql in read.definitions.items() if name not in changed}
+            all_listed = read.complete and not history.changed([_ANY], first, at)
+            left_out = read.names - tables.keys() if all_listed else None
             snapshot = TableSnapshot(at, tables, left_out)
             recording.keep_snapshot(snapshot)  # first, so that no range is covered without it
             with self._turn:
@@ -563,9 +572,6 @@ class DestinationHistory:
                 self._snapshots.append(snapshot.at)
                 self._taken += 1
         self._note()
-
-    def _names(self, session: SourceSession) -> frozenset[Key]:
-        return frozenset((str(row["s"]), str(row["t"])) for row in session.query(_TABLES))
 
     def _snapshot_due(self) -> bool:
         statements = self._recording.statements

@@ -30,6 +30,11 @@ class JournalTimes:
         self._lock = threading.Lock()
         self.looked_at = ""
 
+    @property
+    def newest_ms(self) -> int:
+        """When the journal of the last look was created, ms since 1970; 0 before any look."""
+        return self.known.get(self.looked_at, 0)
+
     def agree(self, newest: str, scanner: Scanner, *, again: bool) -> bool:
         """Return False if this server's journals are others of the same names. Learn the time of the newest one.
 

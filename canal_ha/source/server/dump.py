@@ -27,7 +27,15 @@ from canal_ha.decode.outputs import (
     SourceHeartbeat,
     SourceSaid,
 )
-from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable, Superseded
+from canal_ha.errors import (
+    CanalError,
+    MalformedEvent,
+    NoThread,
+    RingClosed,
+    SourceRefused,
+    SourceUnavailable,
+    Superseded,
+)
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source.connection import flavor, heartbeats, openings
@@ -132,9 +140,15 @@ class DumpDecoder(Protocol):
 
 
 class MakeDecoder(Protocol):
-    """Makes a decoder that begins at this position. searching: see History.view."""
+    """Makes a decoder that begins at this position.
 
-    def __call__(self, source: Source, start: LogPosition, /, *, searching: bool = False) -> DumpDecoder: ...
+    searching: see History.view.
+    end: where the binlog ended a moment ago, of the server that sends the dump; None: nobody knows.
+    """
+
+    def __call__(
+        self, source: Source, start: LogPosition, /, *, searching: bool = False, end: locate.BinlogEnd | None = None
+    ) -> DumpDecoder: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +313,7 @@ class Dump:
         self._alone_until = 0.0
         self._has_heartbeats = False  # that are counted
         self._opens_at: Hashable = None  # the server at which it has a place to open
+        self._starts_at: Hashable = None  # the server at which its thread has a turn
         self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
@@ -337,7 +352,16 @@ class Dump:
         return decoded.at if isinstance(decoded, Resume) else decoded
 
     def start(self) -> None:
-        """Start the thread and return at once. Raises RuntimeError if there can be no more threads."""
+        """Start the thread and return at once. If the reactor reads for dumps, the thread waits for its turn.
+
+        Raises RuntimeError if there can be no more threads. A dump that waits for its turn reports that instead.
+        """
+        if self._reads:
+            self._reads.soon(self._await_thread)
+        else:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
@@ -469,7 +493,8 @@ class Dump:
 
     def _begins_there(self, tap: Tap, upstream: Upstream) -> bool:
         self._where = Where(self._config, self._source)
-        server = self._who_answers(tap)
+        end = self._who_answers(tap)
+        server = end.server
         if server.identity != tap.server or self._current_source.elsewhere(server, self._source):
             return False
         begin = self._resume.begin()
@@ -483,37 +508,40 @@ class Dump:
         if not upstream.met(server.identity):
             raise _Rerouted
         self._settle(replace(self._resume.at, server=server.identity))
-        self._arrive(server, upstream, self._resume.begin())
+        self._arrive(server, upstream, self._resume.begin(), end)
         self.shared = True
         assert self._decoder is not None
         self._decode(self._decoder.feed(head), len(head))
+        self._opened()
         self._calm.rests()
         return True
 
-    def _who_answers(self, tap: Tap) -> flavor.Flavor:
+    def _who_answers(self, tap: Tap) -> locate.BinlogEnd:
         """Ask which server answers, and end the tap if this binlog cannot be the one that it reads."""
 
-        def ask() -> flavor.Flavor:
-            reached = tap.reached
+        def ask() -> locate.BinlogEnd:
+            reached, asked_at = tap.reached, time.monotonic()
             session = SourceSession(self._config, self._source, opening=self.opened)
             try:
                 server = flavor.examine(session)
+                newest = locate.newest(session, server, self._config, self._source)
                 if server.identity == tap.server:
-                    newest = locate.newest(session, server, self._config, self._source)
                     tap.end_if_stuck(reached, newest, self._go_on)
-                return server
+                return locate.BinlogEnd(asked_at, server, newest)
             finally:
                 session.close()
 
         question = ("who answers", tap.name)
         return together(self._config, self._source, question, ask, recent_s=RECENT_S, go_on=self._go_on)
 
-    def _arrive(self, server: flavor.Flavor, upstream: Upstream, begin: LogPosition) -> None:
-        """Read this server from here on."""
+    def _arrive(
+        self, server: flavor.Flavor, upstream: Upstream, begin: LogPosition, end: locate.BinlogEnd | None = None
+    ) -> None:
+        """Read this server from here on. end: see MakeDecoder."""
         self._began_at = self._resume.at
         self._current_source.arrived(server)
         source = _source_of(self._source, server)
-        self._decoder = upstream.make_decoder(source, begin)
+        self._decoder = upstream.make_decoder(source, begin, end=end)
         self._decoder.announces = self._reads is not None
         self._connected = DumpStarted(server.version, server.uuid, server.server_id)
         self._server = server
@@ -641,6 +669,7 @@ class Dump:
 
     def _opened(self) -> None:
         """Leave the place of a dump that opens."""
+        self._settled()
         if self._opens_at is not None:
             openings.OF_PROCESS.leave(self._opens_at, self)
             self._opens_at = None
@@ -813,14 +842,29 @@ class Dump:
         assert self._reads is not None
         if self._taps:
             self._taps.given_back(self._config, self._source, self)
-        self._reads.threads.begin(account_of(self._config, self._source), self, self._start_again)
+        self._await_thread()
 
-    def _start_again(self) -> None:
+    def _await_thread(self) -> None:
+        """Start a thread in its turn. The reactor's thread."""
+        assert self._reads is not None
+        self._starts_at = account_of(self._config, self._source)
+        self._reads.threads.begin(self._starts_at, self, self._start_in_turn)
+
+    def _start_in_turn(self) -> None:
+        assert self._reads is not None
         try:
-            self.start()
-        except RuntimeError:  # there are too many threads
+            self._start_thread()
+        except RuntimeError as error:  # there are too many threads
+            if not self._lent:
+                self._report(DumpFailed(NoThread(self._config.destination, str(error)), THREAD_AGAIN_S))
+            self._reads.later(THREAD_AGAIN_S, self._start_in_turn)
+
+    def _settled(self) -> None:
+        """The thread has done most of its work, so another one may start."""
+        if self._starts_at is not None:
             assert self._reads is not None
-            self._reads.later(THREAD_AGAIN_S, self._start_again)
+            self._reads.threads.settled(self._starts_at, self)
+            self._starts_at = None
 
     def _take_over(self, connection: Lendable, lent: Borrowed) -> None:
         """Go on where the reactor stopped. Raises what its last piece raised."""
@@ -838,7 +882,7 @@ class Dump:
             elif lent.silent:
                 raise connection.silence()
         finally:
-            self._reads.threads.settled(account_of(self._config, self._source), self)
+            self._settled()
 
     def _be_patient(self, patient: bool) -> None:
         room = self._lead or self._ring_room

@@ -107,7 +107,7 @@ class Taps:
         with self._lock:
             self._opening[key] += 1
             tap = self._taps.get(key)
-            if tap is None and self._opening[key] >= self._streams:
+            if tap is None and self._opening[key] + self._reads.threads.waiting(key) >= self._streams:
                 tap = self._made(key, config, source, at)
         try:
             yield tap
