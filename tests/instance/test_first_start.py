@@ -14,6 +14,7 @@ from canal_ha.errors import CanalError
 from canal_ha.instance.instance import FIRST_LOOK_S, HEALTH_PERIOD_S
 from canal_ha.meta.repository import Snapshot
 from canal_ha.model.position import LogPosition
+from tests.instance.origin import PlainOrigin
 from tests.instance.test_embedded import NoRows
 from tests.instance.test_stop import IDENTITY, Begins, Bench, Store, begun
 from tests.instance.test_stream import now
@@ -180,3 +181,21 @@ def test_a_client_that_comes_when_the_others_have_left_begins_at_the_end() -> No
     now(bench.embedded.unsubscribe(IDENTITY))
     bench.view.end = LATER
     assert now(bench.embedded.subscribe(IDENTITY)) == LATER
+
+
+def test_a_first_client_needs_no_thread_while_the_answers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at the source has just brought them. A thousand clients subscribe at once."""
+    monkeypatch.setattr(PlainOrigin, "at_once", lambda self, call: call())
+    bench = Bench()
+    bench.held = []
+    assert now(bench.embedded.subscribe(IDENTITY)) == FIRST
+    assert not bench.held
+
+
+def test_a_first_client_waits_for_answers_that_are_not_known() -> None:
+    """The table history has to begin before the client does."""
+    bench = Bench()
+    bench.held = []
+    subscribed = Deferred.fromCoroutine(bench.embedded.subscribe(IDENTITY))
+    assert len(bench.held) == 1
+    assert not subscribed.called
