@@ -83,8 +83,8 @@ class Alarms:
         state = None if rest is None or denied or self.active else (rest, outlook)
         same = state is not None and state == self._rested
         self._rested = state
-        if same:
-            self._moved_at = now
+        if same:  # a stream that rests is not late, and its cursor stands still for no other reason
+            self._moved_at, self._late_since = now, None
         return same
 
     def step(

@@ -41,6 +41,18 @@ def test_a_first_subscription_to_an_idle_database_is_no_lag() -> None:
     assert [told(alarms, *each) for each in seen] == [[], [], [], []]
 
 
+def test_a_stream_that_rested_after_a_late_moment_has_no_lag_at_its_next_one() -> None:
+    """The time counted from the first moment, hours before."""
+    alarms = Alarms(lag_s=10, unmoved_s=0)
+    late = replace(STREAM, seconds_behind=11.0)
+    assert not alarms.rests(9, Outlook(), 0)
+    assert told(alarms, late, 0) == []  # a transaction came between the two looks, and was filtered out
+    assert alarms.rests(9, Outlook(), 5)
+    assert not alarms.rests(None, Outlook(), 3600)
+    assert told(alarms, late, 3600) == []
+    assert told(alarms, late, 3610) == [("lag", True)]
+
+
 def test_a_cursor_stands_still_only_while_rows_wait() -> None:
     """The time counts from when rows began to wait, and an acknowledgement ends it."""
     alarms = Alarms(lag_s=0, unmoved_s=10)
