@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +84,34 @@ def test_whoever_starts_a_thread_does_not_wait_until_it_runs() -> None:
     assert not began.is_set()
     release.set()
     assert began.wait(20)
+
+
+def test_the_reactor_does_not_wait_for_the_thread_that_starts_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one ends after a minute without calls, and the next call waited until a new one ran."""
+    monkeypatch.setattr(thread_starts, "IDLE_S", 0.05)
+    elsewhere, done = Elsewhere(), threading.Event()
+    interval = sys.getswitchinterval()
+
+    def keeps_busy() -> None:
+        while not done.is_set():
+            pass
+
+    busy = threading.Thread(target=keeps_busy, daemon=True)
+    busy.start()
+    try:
+        for _ in range(2):
+            made = threading.Event()
+            sys.setswitchinterval(1.0)  # for so long a thread that has work keeps the interpreter
+            began = time.monotonic()
+            elsewhere(made.set)
+            assert time.monotonic() - began < 0.5
+            sys.setswitchinterval(interval)
+            assert made.wait(20)
+            until(lambda: not elsewhere._runs, what="the end of the thread")
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        busy.join(20)
 
 
 def test_calls_are_made_in_order_and_again_after_the_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,12 @@ Hundreds of threads that all have work hold each other up, because they wait for
 takes long does not count for longer than a moment, so it delays the others no more than that.
 
 `Thread.start` returns when the new thread runs, on busy processors after a tenth of a second. So the reactor leaves
-these calls to a thread of their own.
+these calls to a thread of their own, and does not wait until that one runs.
 """
 
 from __future__ import annotations
 
+import _thread
 import logging
 import threading
 import time
@@ -44,7 +45,7 @@ class Elsewhere:
         """Make a call there. Return at once. Raises RuntimeError if there can be no thread for it."""
         with self._changed:
             if not self._runs:
-                threading.Thread(target=self._run, name="starts", daemon=True).start()
+                _thread.start_new_thread(self._run, ())
                 self._runs = True
             self._calls.append(call)
             self._changed.notify()
