@@ -497,7 +497,7 @@ class Dump:
         server = end.server
         if server.identity != tap.server or self._current_source.elsewhere(server, self._source):
             return False
-        begin = self._resume.begin()
+        begin = replace(self._resume.begin(), server=server.identity)
         found = tap.head_and_follower((begin.journal, begin.offset), self._go_on)
         if found is None:
             return False
@@ -508,7 +508,7 @@ class Dump:
         if not upstream.met(server.identity):
             raise _Rerouted
         self._settle(replace(self._resume.at, server=server.identity))
-        self._arrive(server, upstream, self._resume.begin(), end)
+        self._arrive(server, upstream, begin, end)
         self.shared = True
         assert self._decoder is not None
         self._decode(self._decoder.feed(head), len(head))
