@@ -40,6 +40,10 @@ class Feed(Protocol):
         """Whether it follows a dump that other streams follow too."""
 
     @property
+    def tap(self) -> str:
+        """The name of the dump for many streams of a server that it reads; "" for none."""
+
+    @property
     def lent(self) -> bool:
         """Whether the reactor reads it."""
 

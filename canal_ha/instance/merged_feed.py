@@ -102,6 +102,11 @@ class MergedFeed:
         return False
 
     @property
+    def tap(self) -> str:
+        """See Feed."""
+        return ""
+
+    @property
     def lent(self) -> bool:
         """See Feed."""
         return False

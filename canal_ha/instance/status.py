@@ -56,6 +56,8 @@ class StreamStatus:
     ack_time_ms: when the newest entry acknowledged was executed at the source, ms since 1970.
     transactions: transaction ends put into the ring.
     shared: whether it reads the newest part of the binlog from a dump that it shares with other streams.
+    tap: name of the dump for 16 or more streams of a server that it reads, as in the server's list of replicas; ""
+        where it reads another one. `shared` is true too then.
     lent: whether the thread that answers clients reads its dump.
     received_bytes: bytes received from the source since the stream opened. Those of a dump that streams with equal
         filters share count for one of them; those of a dump for 16 or more streams of a server count for each.
@@ -96,6 +98,7 @@ class StreamStatus:
     ack_time_ms: int = 0
     transactions: int = 0
     shared: bool = False
+    tap: str = ""
     lent: bool = False
     received_bytes: int = 0
     sink_blocking_ms: int = 0

@@ -909,6 +909,7 @@ class Stream:
             ack_time_ms=ring.ack_time_ms,
             transactions=sink.transactions,
             shared=feed.shared,
+            tap=feed.tap,
             lent=feed.lent,
             received_bytes=feed.received_bytes,
             sink_blocking_ms=int(sink.blocked_ms),

@@ -65,6 +65,11 @@ class Assembly:
         self._questions = GrowingPool(reactor, "questions", THREADS, QUESTION_THREADS)
         self._long_work = GrowingPool(reactor, "long", THREADS, LONG_THREADS)
 
+    @property
+    def taps(self) -> Taps:
+        """The dumps for many streams of a server."""
+        return self._taps
+
     def close(self) -> None:
         """End the threads and the taps, after the instances have stopped."""
         self._taps.close()

@@ -25,6 +25,7 @@ from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.pause_file import is_paused
 from canal_ha.node.queues import Queues
 from canal_ha.server.audit import Audit
+from canal_ha.source.server.tap import Taps
 
 LOG = logs.get(__name__)
 FLUSH_WAIT_S = 0.5  # for the flush that begins an orderly stop
@@ -64,6 +65,11 @@ class Hosting:
     def alarms(self) -> tuple[NodeAlarm, ...]:
         """What needs a person here."""
         return self._log.alarms.at(time.time())
+
+    @property
+    def taps(self) -> Taps:
+        """The dumps for many streams of a server."""
+        return self._assembly.taps
 
     # ---- the cluster's Owner
 

@@ -288,6 +288,7 @@ class Node:
             standing=self.standing,
             lost_notices=lambda: self._told.lost,
             certificate_expires=lambda: self._certificates.expires if self._certificates else None,
+            taps=lambda: self._hosting.taps.figures,
         )
         metrics_port = metrics.listen(
             self._reactor,
@@ -326,6 +327,7 @@ class Node:
             *self._certificate_alarm,
             *self._about_certificates(),
             *self._about_rights(),
+            *self._hosting.taps.alarms(time.time()),
             *filter(self._concerns_us, self._hosting.alarms),
         )
 

@@ -128,6 +128,11 @@ class SnapshotFeed:
         return False
 
     @property
+    def tap(self) -> str:
+        """See Feed."""
+        return ""
+
+    @property
     def lent(self) -> bool:
         """See Feed."""
         return False

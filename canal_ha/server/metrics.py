@@ -27,6 +27,7 @@ from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.standing import Standing
+from canal_ha.model.tap_figures import TapFigures
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
@@ -73,6 +74,7 @@ class CanalCollector(Collector):
     standing: Callable[[], Standing] | None = None
     lost_notices: Callable[[], int] = lambda: 0
     certificate_expires: Callable[[], float | None] = lambda: None
+    taps: Callable[[], TapFigures] = TapFigures
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
@@ -95,6 +97,7 @@ class CanalCollector(Collector):
             expires = Family("canal_certificate_expiry_timestamp_seconds", "gauge", text)
             expires.add(ends)
             yield expires
+        yield from (family for family in _taps(self.taps()) if family.samples)
         yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
@@ -124,6 +127,23 @@ def _standing(standing: Standing) -> Iterator[Metric]:
     for destination, count in sorted(standing.claims.items()):
         claims.add(count, destination)
     yield from (ready, connected, sessions, states, claims)
+
+
+def _taps(taps: TapFigures) -> Iterator[Metric]:
+    """How many streams read the one dump of their server, and how often such a dump has ended."""
+    streams = Family(
+        "canal_tap_streams", "gauge", "Streams that read the one dump for all streams of a server.", "address"
+    )
+    for address, count in sorted(taps.streams.items()):
+        streams.add(count, address)
+    text = (
+        "Dumps for all streams of a server that have ended: unopened, lost, silent, reset, large_event, unused, broken,"
+        " stopped."
+    )
+    ended = Family("canal_taps_ended", "counter", text, "reason")
+    for reason, count in taps.ended.items():
+        ended.add(count, reason)
+    yield from (streams, ended)
 
 
 def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
@@ -158,7 +178,9 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
     for about in _about(alarms, ConfigAlarm):
         family.add(1, *about)
     yield family
-    text = "Alarms of a node: unwritten, history, source, standby, unloadable, unreadable, queue, logs, no_rights..."
+    text = (
+        "Alarms of a node: unwritten, history, source, standby, unloadable, unreadable, queue, logs, no_rights, tap..."
+    )
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
     for about in _about(alarms, NodeAlarm):
         family.add(1, *about)

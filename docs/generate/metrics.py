@@ -14,6 +14,7 @@ from canal_ha.instance.status import InstanceStatus, PartStatus, QueueStatus, St
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.snapshot import SnapshotState
 from canal_ha.model.standing import Standing
+from canal_ha.model.tap_figures import TapFigures
 from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.heartbeat import Heartbeat
@@ -58,6 +59,7 @@ def families() -> Sequence[Metric]:
         heartbeat=Heartbeat(Clock()),
         audit=AuditFile(Path("audit.log")),
         certificate_expires=lambda: 0.0,
+        taps=lambda: TapFigures({"db:3306": 16}, {"lost": 1}),
         standing=lambda: Standing(True, True, 1, {"example": "running"}, {"example": 1}),
     )
     return tuple(collector.collect())

@@ -249,6 +249,7 @@ class MemoryFeed:
     idle = False
     idle_at = 0.0
     shared = lent = False
+    tap = ""
 
     def __init__(self, origin: MemoryOrigin, request: FeedRequest) -> None:
         self.request = request

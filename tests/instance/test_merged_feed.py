@@ -32,6 +32,7 @@ class Source:
         self.idle = False
         self.idle_at = 0.0
         self.shared = self.lent = False
+        self.tap = ""
         self.stopped = 0
 
     def open(self, request: FeedRequest) -> Feed:

@@ -74,6 +74,7 @@ class MovingFeed:
     """A feed that finds its place on the other server by the last transactions, else by time. Implements Feed."""
 
     shared = lent = False
+    tap = ""
     received_bytes = last_event_ms = 0
     idle, idle_at = True, 0.0
     decoded = None

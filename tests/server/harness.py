@@ -70,6 +70,7 @@ class PushedFeed:
         self.idle = False
         self.idle_at = 0.0
         self.shared = self.lent = False
+        self.tap = ""
         self.started = False
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ class ReplayFeed:
         self.idle = False
         self.idle_at = 0.0
         self.shared = self.lent = False
+        self.tap = ""
         self._segments = tuple(segments)
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 

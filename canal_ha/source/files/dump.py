@@ -75,6 +75,7 @@ class LocalDump:
         self.idle = False
         self.idle_at = 0.0
         self.shared = self.lent = False
+        self.tap = ""
         self._config = config
         self._directory = local.directory
         self._make_decoder = make_decoder

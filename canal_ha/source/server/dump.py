@@ -351,6 +351,12 @@ class Dump:
         decoded = self._decoded
         return decoded.at if isinstance(decoded, Resume) else decoded
 
+    @property
+    def tap(self) -> str:
+        """The name of the tap that it follows, in the server's list of replicas; "" for none."""
+        reader = self._reader
+        return reader.name if isinstance(reader, Tapped) else ""
+
     def start(self) -> None:
         """Start the thread and return at once. If the reactor reads for dumps, the thread waits for its turn.
 
@@ -525,13 +531,18 @@ class Dump:
             try:
                 server = flavor.examine(session)
                 newest = locate.newest(session, server, self._config, self._source)
-                if server.identity == tap.server:
+                if tap.flows and server.identity != tap.server:
+                    assert self._taps is not None
+                    self._taps.moved(tap)
+                elif tap.flows:
+                    if not server.mariadb:  # whose list of replicas needs another right
+                        session.query(server.replicas_statement)  # refused without the right to begin a dump
                     tap.end_if_stuck(reached, newest, self._go_on)
                 return locate.BinlogEnd(asked_at, server, newest)
             finally:
                 session.close()
 
-        question = ("who answers", tap.name)
+        question = ("who answers", tap.replica.name)
         return together(self._config, self._source, question, ask, recent_s=RECENT_S, go_on=self._go_on)
 
     def _arrive(

@@ -21,6 +21,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from ssl import SSLSocket
@@ -34,9 +35,11 @@ from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.outputs import Output, RawPacket, SourceFormat, SourceHeartbeat, SourceSaid
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
+from canal_ha.model.tap_figures import TapFigures
 from canal_ha.source.connection import dump_head, flavor
 from canal_ha.source.connection.dump_connection import DumpConnection, Eater, Lendable, Lending
 from canal_ha.source.connection.heartbeats import HEARTBEAT_S, MISSED
@@ -47,6 +50,7 @@ from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.resume import OFFSET_MAX
+from canal_ha.source.server.tap_records import TapEnd, TapRecords
 from canal_ha.source.server.tapped import TAP_BYTES, Tapped
 
 STREAMS = 16  # of a server, from which on it has a tap
@@ -55,14 +59,18 @@ BACKLOG_BYTES = 1 << 20  # behind which a tap may begin
 LARGEST_BYTES = 64 << 20  # of an event; a tap ends at a larger one, whose memory nobody counts
 STUCK_S = 2.0  # how long a dump may bring nothing although the binlog goes on
 LOOK_S = 0.1  # between two looks at streams that may move
-OPENS_S = 5.0  # longest wait of a stream for a tap that opens
+OPENS_S = 5.0  # how long streams wait for a tap that opens
 UNUSED_S = 10.0  # a tap that nobody follows ends
-RETRY_S = 10.0  # between a tap that has ended and the next one
+RETRY_S = 10.0  # between the beginnings of two taps of a server
 _LOOK_S = 0.02  # between two looks at whether a dump brings something
 _WAIT_S = 0.5  # between two looks at whether a wait is still wanted
 
 _log = logging.getLogger(__name__)
 _Place = tuple[str, int]  # the journal, and where the next event starts
+
+
+class _TooLarge(Exception):
+    """An event has more bytes than a tap may keep."""
 
 
 class MovingStream(Protocol):
@@ -88,7 +96,10 @@ class Taps:
         self._streams = streams
         self._lock = threading.Lock()
         self._taps: dict[Hashable, Tap] = {}  # by account and address
+        self._former: set[Tap] = set()  # of servers that their addresses have left
         self._not_before: dict[Hashable, float] = {}
+        self._not_there: dict[Hashable, set[str]] = {}  # the servers that did not answer when a tap asked for them
+        self._records = TapRecords()
         self._opening: Counter[Hashable] = Counter()
         # of the reactor's thread: the streams that may move, each with what a tap connects with
         self._waiting: dict[Hashable, dict[MovingStream, tuple[InstanceConfig, SourceConfig]]] = {}
@@ -121,14 +132,25 @@ class Taps:
         """Return the tap to which a stream of this server may move; None if there is none now."""
         return self._taps.get(account_of(config, source))
 
+    def moved(self, tap: Tap) -> None:
+        """The address of a tap leads to another server now. Its streams go on; others may have another tap."""
+        with self._lock:
+            for key in [key for key, each in self._taps.items() if each is tap]:
+                del self._taps[key]
+                self._former.add(tap)
+
     # ---- under the lock
 
     def _made(self, key: Hashable, config: InstanceConfig, source: SourceConfig, at: LogPosition) -> Tap | None:
-        """Begin a tap, unless the last one has ended just now."""
+        """Begin a tap, unless the last one has begun just now."""
         here = at.server or (at.address, at.port) == (source.host, source.port)
-        if time.monotonic() < self._not_before.get(key, 0.0) or not (here and at.journal and at.offset <= OFFSET_MAX):
+        now = time.monotonic()
+        if now < self._not_before.get(key, 0.0) or not (here and at.journal and at.offset <= OFFSET_MAX):
             return None
-        tap = self._taps[key] = Tap(config, source, at, self._reads, lambda: self._over(key))
+        self._not_before[key] = now + RETRY_S
+        tap = self._taps[key] = Tap(
+            config, source, at, self._reads, partial(self._flows, key), partial(self._over, key, at.server)
+        )
         self._reads.soon(tap.start)
         return tap
 
@@ -171,13 +193,19 @@ class Taps:
         self._look_later()
 
     def _begin(self, key: Hashable, waiting: dict[MovingStream, tuple[InstanceConfig, SourceConfig]]) -> None:
+        if time.monotonic() < self._not_before.get(key, 0.0):
+            return
+        not_there = self._not_there.get(key, ())
         for stream, (config, source) in waiting.items():
             at = stream.at_rest
-            if at is not None:
+            if at is not None and at.server not in not_there:
                 with self._lock:
                     if key not in self._taps:
                         self._made(key, config, source, at)
                 return
+        if not_there:  # the address may lead there again
+            del self._not_there[key]
+            self._not_before[key] = time.monotonic() + RETRY_S
 
     def _move(self, tap: Tap, key: Hashable) -> None:
         until = time.monotonic() + ROUND_S
@@ -195,14 +223,43 @@ class Taps:
         """End all taps, and begin none from now on."""
         with self._lock:
             self._streams = sys.maxsize
-            taps = tuple(self._taps.values())
-        for tap in taps:
-            tap.end("the node stops")
+        for tap in self._all:
+            tap.end(TapEnd.STOPPED, "the node stops")
 
-    def _over(self, key: Hashable) -> None:
+    @property
+    def figures(self) -> TapFigures:
+        """Return what the metrics show."""
+        streams: Counter[str] = Counter()
+        for tap in self._all:
+            if tap.flows:
+                streams[tap.address] += tap.streams
+        return TapFigures(streams, dict(self._records.ended))
+
+    def alarms(self, now: float) -> tuple[NodeAlarm, ...]:
+        """Return the alarms about taps that cannot be opened. now: s since 1970."""
+        return self._records.alarms(now)
+
+    @property
+    def _all(self) -> tuple[Tap, ...]:
         with self._lock:
-            del self._taps[key]
-            self._not_before[key] = time.monotonic() + RETRY_S
+            return *self._taps.values(), *self._former
+
+    def _flows(self, key: Hashable, tap: Tap) -> None:
+        self._not_there.pop(key, None)
+        self._records.flows(key, tap.address, tap.replica.name)
+
+    def _over(self, key: Hashable, wanted: str, tap: Tap, reason: TapEnd, error: str) -> None:
+        """A tap has ended. wanted: the server that it was to read; "" for any."""
+        with self._lock:
+            self._former.discard(tap)
+            if self._taps.get(key) is tap:
+                del self._taps[key]
+        if tap.began:
+            self._records.over(key, tap.address, tap.replica.name, reason, error, tap.streams)
+        elif reason is not TapEnd.STOPPED:
+            self._records.failed(key, tap.address, error, time.time())
+            if wanted and tap.server not in ("", wanted):
+                self._not_there.setdefault(key, set()).add(wanted)
 
 
 class Tap:
@@ -211,11 +268,13 @@ class Tap:
     config, source: what it connects with.
     at: where its dump begins; if that is far behind, it begins at the end of the binlog.
     reads: the reactor's reads.
-    ended: called once, when it has ended.
+    begins: called once with the tap, when it flows.
+    ended: called once with the tap, why it has ended, and the error, before the streams leave it.
 
-    name: unique; the last part of its name in the server's list of replicas.
-    server: which one it reads; "" before it has answered.
+    replica: its identity in the server's list of replicas; its name is unique.
+    server: which one answered; "" before that.
     reached: up to where it has received; None before it flows.
+    began: whether it has received.
     flows: whether it receives, so that streams may follow it.
     heard_at, silent_s: see MayBeSilent.
     """
@@ -226,19 +285,22 @@ class Tap:
         source: SourceConfig,
         at: LogPosition,
         reads: ReactorReads,
-        ended: Callable[[], None],
+        begins: Callable[[Tap], None],
+        ended: Callable[[Tap, TapEnd, str], None],
     ) -> None:
-        self.name = uuid4().hex[:8]
+        self.replica = tap_replica(uuid4().hex[:8])
         self.server = ""
         self.reached: _Place | None = None
-        self.flows = False
+        self.began = self.flows = False
         self.heard_at = 0.0
         self.silent_s = float(config.so_timeout_s)
         self.reads = reads
         self._config = config
         self._source = source
         self._at = at
+        self._on_begin = begins
         self._on_end = ended
+        self._made_at = time.monotonic()
         self._decoder = _that_drops_all(at)
         self._description = b""  # of the format of the current journal: the payload of its packet
         self._checksum = False
@@ -256,18 +318,33 @@ class Tap:
         self._places: dict[_Place, int] = {}  # the number of the first piece behind a place
         self._beat: SourceHeartbeat | None = None  # nothing has come since this heartbeat
 
+    @property
+    def address(self) -> str:
+        """host:port of the server."""
+        return self._source.address
+
+    @property
+    def streams(self) -> int:
+        """How many follow."""
+        return len(self._followers)
+
     def start(self) -> None:
         """Connect on a thread."""
+        if self._over:  # the node stops
+            return
         try:
             threading.Thread(target=self._open, name="tap", daemon=True).start()
         except RuntimeError as error:  # there are too many threads
-            self.end(str(error))
+            self.end(TapEnd.UNOPENED, str(error))
 
     # ---- the threads of dumps
 
     def opened(self, go_on: Callable[[], None]) -> bool:
-        """Wait until it flows; return whether it does. go_on: called meanwhile; what it raises ends the wait."""
-        until = time.monotonic() + OPENS_S
+        """Wait until it flows, or takes too long; return whether it does.
+
+        go_on: called meanwhile; what it raises ends the wait.
+        """
+        until = self._made_at + OPENS_S
         while not self._settled.wait(_WAIT_S) and time.monotonic() < until:
             go_on()
         return self.flows
@@ -287,12 +364,14 @@ class Tap:
         before, received = LogPosition(*reached).order, self._received
         while end.order > before and self._stands_at(reached, received):
             if time.monotonic() >= until:
-                self.reads.soon(self.end, f"it brings nothing, although the binlog ends at {end.journal}:{end.offset}")
+                error = f"it brings nothing, although the binlog ends at {end.journal}:{end.offset}"
+                self.reads.soon(self.end, TapEnd.RESET, error)
                 return
             time.sleep(_LOOK_S)
             go_on()
         if end.order < before:
-            self.reads.soon(self.end, f"the binlog begins anew, and ends at {end.journal}:{end.offset}")
+            error = f"the binlog begins anew, and ends at {end.journal}:{end.offset}"
+            self.reads.soon(self.end, TapEnd.RESET, error)
 
     def _stands_at(self, reached: _Place, received: int) -> bool:
         """Whether it receives, and has brought nothing since."""
@@ -340,10 +419,10 @@ class Tap:
         except Lending as lending:
             self.reads.soon(self._begin, lending.connection)
         except CanalError as error:
-            self.reads.soon(self.end, str(error))
+            self.reads.soon(self.end, TapEnd.UNOPENED, str(error))
         except Exception as error:
             _log.exception("a tap failed")
-            self.reads.soon(self.end, repr(error))
+            self.reads.soon(self.end, TapEnd.BROKEN, repr(error))
 
     def _read(self) -> None:
         """Connect, and read up to the description of the format. Raises Lending there."""
@@ -351,9 +430,9 @@ class Tap:
         session = SourceSession(config, source)
         try:
             server = flavor.examine(session)
+            self.server = server.identity
             if self._at.server not in ("", server.identity):
                 raise SourceUnavailable(f"{session.where.address}: another server answers than before")
-            self.server = server.identity
             at = self._at
             newest = locate.newest(session, server, config, source)
             if at.journal != newest.journal or newest.offset - at.offset > BACKLOG_BYTES:
@@ -361,12 +440,11 @@ class Tap:
                 if at.offset > OFFSET_MAX:
                     raise SourceUnavailable(f"{session.where.address}: no dump can begin at {at}")
                 self._decoder = _that_drops_all(at)
-            replica = tap_replica(self.name)
-            server_id = free_server_id(replica, flavor.replicas(session, server), server.server_id)
+            server_id = free_server_id(self.replica, flavor.replicas(session, server), server.server_id)
             assert server_id is not None  # a derived one is always found
             request = DumpRequest(
                 server_id=server_id,
-                replica=replica,
+                replica=self.replica,
                 mariadb=server.mariadb,
                 journal=at.journal,
                 offset=at.offset,
@@ -408,12 +486,12 @@ class Tap:
         if self._decoder.place:
             self._places[self._decoder.place] = 0
             self.reached = self._decoder.place
-        self.flows = True
+        self.began = self.flows = True
         self.reads.begun(self)
         self.reads.add(self)
         self.reads.call_later(UNUSED_S, self._end_unused)
+        self._on_begin(self)
         self._settled.set()
-        _log.info("one dump of %s serves many streams", self._source.address)
 
     def _end_unused(self) -> None:
         if self._over:
@@ -421,18 +499,18 @@ class Tap:
         if self._followers:
             self.reads.call_later(UNUSED_S, self._end_unused)
         else:
-            self.end("nobody follows")
+            self.end(TapEnd.UNUSED, "nobody follows")
 
     def take_back(self) -> None:
         """The source was silent for too long; see ReactorReads."""
-        self.end("the source is silent")
+        self.end(TapEnd.SILENT, "the source is silent")
 
-    def end(self, reason: str) -> None:
-        """End for good; all followers go on by themselves."""
+    def end(self, reason: TapEnd, error: str) -> None:
+        """End for good; all followers go on by themselves. reason, error: why."""
         if self._over:
             return
         self._over = True
-        _log.info("the dump of %s for many streams has ended: %s", self._source.address, reason)
+        self._on_end(self, reason, error)
         if self.flows:
             self.flows = False
             self.reads.ended(self)
@@ -443,7 +521,6 @@ class Tap:
         self._behind.clear()
         if self._reader:
             self._reader.close()
-        self._on_end()
         self._settled.set()
 
     def fileno(self) -> int:
@@ -456,7 +533,7 @@ class Tap:
 
     def connectionLost(self, reason: object) -> None:
         """See IReadDescriptor."""
-        self.end("the connection is lost")
+        self.end(TapEnd.LOST, "the connection is lost")
 
     def doRead(self) -> None:
         """See IReadDescriptor. Receive a piece, and let the followers decode it."""
@@ -467,19 +544,22 @@ class Tap:
         except NOTHING_YET:
             return
         except OSError as error:
-            self.end(f"the connection is lost: {error}")
+            self.end(TapEnd.LOST, f"the connection is lost: {error}")
             return
         self.heard_at = time.monotonic()
         try:
             if not piece:
                 raise SourceUnavailable("the server closed the connection")
             self._take(piece)
+        except _TooLarge as error:
+            self.end(TapEnd.LARGE_EVENT, str(error))
+            return
         except CanalError as error:
-            self.end(str(error))
+            self.end(TapEnd.LOST, str(error))
             return
         except Exception as error:  # the piece is lost for some of those that follow
             _log.exception("a tap failed")
-            self.end(repr(error))
+            self.end(TapEnd.BROKEN, repr(error))
             return
         if self._behind:  # the source waits for them, as it would wait for each of them alone
             self._paused = True
@@ -501,7 +581,7 @@ class Tap:
     def _take(self, piece: bytes) -> None:
         outputs = self._decoded(piece)
         if self._decoder.awaited > LARGEST_BYTES:
-            raise SourceUnavailable(f"an event of {self._decoder.awaited} bytes is too large for a tap")
+            raise _TooLarge(f"an event of {self._decoder.awaited} bytes is too large for a tap")
         beat = _only_heartbeat(piece, outputs)
         repeated = beat is not None and beat == self._beat
         self._beat = beat

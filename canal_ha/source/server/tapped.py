@@ -9,6 +9,7 @@ from typing import Protocol
 
 from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.dump_connection import Eater, Lending
+from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.reactor_reads import KeepsError, ReactorReads
 
 TAP_BYTES = 64 * 1024  # received at once
@@ -23,9 +24,11 @@ class Followed(Protocol):
     """The tap of a stream. The reactor's thread.
 
     reads: the reactor's reads.
+    replica: its identity in the server's list of replicas.
     """
 
     reads: ReactorReads
+    replica: ReplicaIdentity
 
     def left(self, tapped: Tapped, /) -> None:
         """It follows no longer."""
@@ -68,6 +71,11 @@ class Tapped(KeepsError):
         self._eater: Eater | None = None
 
     # ---- any thread
+
+    @property
+    def name(self) -> str:
+        """Of the tap, in the server's list of replicas."""
+        return self._tap.replica.name
 
     def interrupt(self) -> None:
         """End the wait of whoever reads here."""
