@@ -12,7 +12,8 @@ from canal_ha.decode.outputs import Output, Passed, SourceHeartbeat
 from canal_ha.errors import RingClosed
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.source.server.shared import GRACE_S, KEPT_BYTES, RETRY_S, UNUSED_S, SharedDump, SharedDumps
+from canal_ha.source.server.patience import GRACE_S
+from canal_ha.source.server.shared import KEPT_BYTES, RETRY_S, UNUSED_S, SharedDump, SharedDumps
 from tests.segments import HERE, Item, segment
 
 JOURNAL = "mysql-bin.000001"

@@ -24,7 +24,8 @@ from canal_ha.source.positions.fingerprints import Fingerprint
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.server.calm import FAST_BYTES, LONG_S, NOT_LENT_S, QUIET_CHUNKS, Calm
 from canal_ha.source.server.dump import Dump, Room, Sharing
-from canal_ha.source.server.shared import ROOM_S, SharedDump, SharedDumps, _Patience
+from canal_ha.source.server.patience import ROOM_S, Patience
+from canal_ha.source.server.shared import SharedDump, SharedDumps
 from canal_ha.store.ring import Ring
 from tests.segments import HERE, Item, segment
 
@@ -380,7 +381,7 @@ def test_clients_of_unequal_pace_stay_together_in_a_large_transaction(delays_s: 
 def test_a_client_that_is_much_slower_leaves_a_large_transaction() -> None:
     """The others wait for it half of the time at most."""
     now = 0.0
-    patience = _Patience(lambda: now)
+    patience = Patience(lambda: now)
     waited = 0
     for _ in range(1000):  # 2 ms of work, and the others have to wait for 6 ms
         now += 0.002

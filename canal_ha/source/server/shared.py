@@ -31,13 +31,12 @@ from canal_ha.decode.outputs import Output, Passed, Rotated
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.source.positions.fingerprints import keep_copy
+from canal_ha.source.server.patience import GRACE_S, ROOM_S, Patience
 
 KEPT_OUTPUTS = 2000  # for streams that join
 KEPT_BYTES = 1 << 20
 UNUSED_S = 5.0  # a shared dump that nobody has followed yet ends
 RETRY_S = 10.0  # between a shared dump that has ended and the next one
-ROOM_S = 1.0  # longest wait for room
-GRACE_S = 0.02  # longest wait for room while another client has nothing to take, outside a large transaction
 _LOOK_S = 0.002  # at a full ring
 
 
@@ -85,27 +84,6 @@ class Leader(Protocol):
         """Raise an exception of its own if stop() was called."""
 
 
-class _Patience:
-    """How long followers that have taken everything wait for others: at most half of the time, and ROOM_S at once."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._left_s = ROOM_S
-        self._waits = False
-        self._at = clock()
-
-    def ends(self, most_s: float, *, waits: bool) -> bool:
-        """Return whether they have waited long enough. waits: whether one of them waits from now on.
-
-        most_s: at once; up to ROOM_S.
-        """
-        now = self._clock()
-        passed_s = now - self._at
-        self._left_s = min(ROOM_S, self._left_s + (-passed_s if self._waits else passed_s))
-        self._waits, self._at = waits, now
-        return waits and self._left_s <= ROOM_S - most_s
-
-
 class SharedDump:
     """One shared dump and its followers. See the module.
 
@@ -130,7 +108,7 @@ class SharedDump:
         self._followers: list[SharingStream] = []
         self._began_at = clock()
         self._counted_bytes = 0
-        self._patience = _Patience(clock)
+        self._patience = Patience(clock)
         self._ended = False
         # the last outputs, each with the GTID set behind it; the first one has the number `_first`
         self._kept: deque[tuple[Output, str]] = deque()
