@@ -11,7 +11,8 @@ import pytest
 
 from canal_ha.config.model import SourceConfig
 from canal_ha.errors import SourceRefused
-from canal_ha.source.server import dump, tap
+from canal_ha.source.connection.reader import DumpReader
+from canal_ha.source.server import tap, tapped
 from canal_ha.source.server.tap_records import TAP
 from lab import MySQL, SqlServer
 from lab.ports import LOOPBACK
@@ -53,18 +54,56 @@ def test_a_lost_connection_of_a_tap_makes_few_streams_open_dumps_of_their_own(
     streams.settle()
     time.sleep(1.0)
     own: list[object] = []
-    reader = dump.DumpReader
 
     def counted(*args: Any) -> Any:
         own.append(args)
-        return reader(*args)
+        return DumpReader(*args)
 
-    monkeypatch.setattr(dump, "DumpReader", counted)
+    monkeypatch.setattr("canal_ha.source.server.dump.DumpReader", counted)
     streams.kill_dumps()
     streams.insert(5)
     streams.check()
     streams.settle()
-    assert len(own) <= 2 * STREAMS
+    assert len(own) <= STREAMS
+    assert not streams.failures
+
+
+def test_a_bulk_load_is_sent_once_and_not_once_to_each_stream(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their queues were full at once, so all of them left the tap, which then ended because nobody followed."""
+    monkeypatch.setattr(tapped, "QUEUED_BYTES", 100_000)
+    streams.open(3 * STREAMS)
+    streams.settle()
+    (name,) = {each.dump.tap for each in streams.readings}
+    for _ in range(3):
+        values = ",".join(f"({number}, 0)" for number in range(streams._next, streams._next + 20_000))
+        streams.server.execute(f"INSERT INTO {streams.database}.t VALUES {values}")
+        streams._next += 20_000
+    streams.check()
+    assert {each.dump.tap for each in streams.readings} == {name}
+    assert len(dump_threads(streams.server)) == 1
+    assert not streams.failures
+
+
+def test_a_client_that_stops_in_a_bulk_load_leaves_the_tap_and_the_others_go_on(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tap waits for it for seconds at most."""
+    monkeypatch.setattr(tapped, "QUEUED_BYTES", 100_000)
+    slow, *others = streams.open(2 * STREAMS)
+    streams.settle()
+    slow.gate.clear()
+    for _ in range(3):
+        values = ",".join(f"({number}, 0)" for number in range(streams._next, streams._next + 20_000))
+        streams.server.execute(f"INSERT INTO {streams.database}.t VALUES {values}")
+        streams._next += 20_000
+    began = time.monotonic()
+    streams.check(*others)
+    assert time.monotonic() - began < 20
+    slow.gate.set()
+    streams.check()
+    streams.settle()
     assert not streams.failures
 
 

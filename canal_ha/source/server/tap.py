@@ -7,7 +7,8 @@ stream follows it from a place that both have reached. From there it gets exactl
 bring, and decodes them itself, with its own filter and table history: streams share nothing but bytes.
 
 If a stream has to wait, for the source or for room, a thread takes over, and the tap keeps bytes for it. If these
-become too many, or the connection of the tap ends, the stream opens a dump of its own, as after a broken connection.
+become too many, the tap waits for a moment; see Crowd. A stream that is left out then opens a dump of its own, as after
+a broken connection. So do all streams when the connection of the tap ends, unless they find the next tap.
 
 Threads: a tap lives on the reactor's thread, except while it opens its connection.
 """
@@ -50,6 +51,7 @@ from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.resume import OFFSET_MAX
+from canal_ha.source.server.crowd import Crowd
 from canal_ha.source.server.tap_records import TapEnd, TapRecords
 from canal_ha.source.server.tapped import TAP_BYTES, Tapped
 
@@ -64,6 +66,7 @@ UNUSED_S = 10.0  # a tap that nobody follows ends
 RETRY_S = 10.0  # between the beginnings of two taps of a server
 _LOOK_S = 0.02  # between two looks at whether a dump brings something
 _WAIT_S = 0.5  # between two looks at whether a wait is still wanted
+_CROWD_LOOK_S = 0.02  # between two looks at followers whose queues are full
 
 _log = logging.getLogger(__name__)
 _Place = tuple[str, int]  # the journal, and where the next event starts
@@ -101,6 +104,7 @@ class Taps:
         self._not_there: dict[Hashable, set[str]] = {}  # the servers that did not answer when a tap asked for them
         self._records = TapRecords()
         self._opening: Counter[Hashable] = Counter()
+        self._herds: dict[Hashable, float] = {}  # until when many streams that have lost their tap open
         # of the reactor's thread: the streams that may move, each with what a tap connects with
         self._waiting: dict[Hashable, dict[MovingStream, tuple[InstanceConfig, SourceConfig]]] = {}
         self._looks = False  # a look is due
@@ -118,7 +122,8 @@ class Taps:
         with self._lock:
             self._opening[key] += 1
             tap = self._taps.get(key)
-            if tap is None and self._opening[key] + self._reads.threads.waiting(key) >= self._streams:
+            opening = self._opening[key] + self._reads.threads.waiting(key)
+            if tap is None and (opening >= self._streams or time.monotonic() < self._herds.get(key, 0.0)):
                 tap = self._made(key, config, source, at)
         try:
             yield tap
@@ -148,6 +153,7 @@ class Taps:
         if now < self._not_before.get(key, 0.0) or not (here and at.journal and at.offset <= OFFSET_MAX):
             return None
         self._not_before[key] = now + RETRY_S
+        self._herds.pop(key, None)
         tap = self._taps[key] = Tap(
             config, source, at, self._reads, partial(self._flows, key), partial(self._over, key, at.server)
         )
@@ -254,6 +260,8 @@ class Taps:
             self._former.discard(tap)
             if self._taps.get(key) is tap:
                 del self._taps[key]
+                if tap.streams >= self._streams:
+                    self._herds[key] = time.monotonic() + OPENS_S
         if tap.began:
             self._records.over(key, tap.address, tap.replica.name, reason, error, tap.streams)
         elif reason is not TapEnd.STOPPED:
@@ -312,6 +320,8 @@ class Tap:
         self._paused = False
         self._followers: dict[Tapped, None] = {}
         self._behind: set[Tapped] = set()  # those for which the reactor has not decoded all
+        self._crowd: Crowd[Tapped] = Crowd()
+        self._looks = False  # at the crowd: a look is due
         self._kept: deque[bytes] = deque()  # the last pieces
         self._kept_bytes = 0
         self._first = 0  # number of the first piece that is kept
@@ -561,7 +571,8 @@ class Tap:
             _log.exception("a tap failed")
             self.end(TapEnd.BROKEN, repr(error))
             return
-        if self._behind:  # the source waits for them, as it would wait for each of them alone
+        self._look_at_crowd()
+        if self._behind or self._crowd:  # the source waits for them, as it would wait for each of them alone
             self._paused = True
             self.reads.remove(self)
         else:
@@ -627,6 +638,7 @@ class Tap:
     def left(self, tapped: Tapped) -> None:
         """It follows no longer."""
         self._followers.pop(tapped, None)
+        self._crowd.discard(tapped)
         self.consumed(tapped)
 
     def behind(self, tapped: Tapped) -> None:
@@ -636,7 +648,31 @@ class Tap:
     def consumed(self, tapped: Tapped) -> None:
         """The reactor has nothing to decode for this follower."""
         self._behind.discard(tapped)
-        if self._paused and not self._behind and self.flows:
+        self._go_on()
+
+    def crowds(self, tapped: Tapped) -> None:
+        """The thread of this follower has too much to decode."""
+        self._crowd.add(tapped)
+
+    def _look_at_crowd(self) -> None:
+        if not self._crowd:
+            return
+        busy = sum(each.something_waits for each in self._followers)
+        for tapped in self._crowd.look(busy, len(self._followers)):
+            tapped.overflow()
+        if self._crowd and not self._looks:
+            self._looks = True
+            self.reads.call_later(_CROWD_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks = False
+        if self.flows:
+            self.heard_at = time.monotonic()  # the source is not silent: nobody listens
+            self._look_at_crowd()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._paused and not self._behind and not self._crowd and self.flows:
             self._paused = False
             self.reads.add(self)
             self._read_decrypted()

@@ -13,7 +13,7 @@ from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.reactor_reads import KeepsError, ReactorReads
 
 TAP_BYTES = 64 * 1024  # received at once
-QUEUED_BYTES = 4 << 20  # for a stream whose thread decodes; if more come, it leaves the tap
+QUEUED_BYTES = 4 << 20  # for a stream whose thread decodes; if more come, the tap waits, or the stream leaves it
 
 
 class TapOver(Exception):
@@ -39,6 +39,9 @@ class Followed(Protocol):
     def consumed(self, tapped: Tapped, /) -> None:
         """The reactor has nothing to decode for it."""
 
+    def crowds(self, tapped: Tapped, /) -> None:
+        """Its thread has too much to decode."""
+
 
 class Tapped(KeepsError):
     """One stream's place at a tap. It takes the place of the stream's own connection, and of its DumpReader.
@@ -48,6 +51,7 @@ class Tapped(KeepsError):
     piece_bytes: see Lendable.
     eat: decodes a piece on the reactor's thread; False gives it back.
     open: whether `close` was not called.
+    taken_bytes: how many bytes its thread has taken.
     left, asked_in: see ReactorReads.
     """
 
@@ -56,6 +60,7 @@ class Tapped(KeepsError):
 
     def __init__(self, tap: Followed, pieces: Iterable[bytes]) -> None:
         self.open = True
+        self.taken_bytes = 0
         self.left = False
         self.asked_in = -1
         self.eat: Callable[[bytes], bool] = lambda piece: False
@@ -126,6 +131,7 @@ class Tapped(KeepsError):
                 self._pieces.appendleft(piece[most:])
                 piece = piece[:most]
             self._bytes -= len(piece)
+            self.taken_bytes += len(piece)
             return piece
 
     def hand_over(self, packets: Iterable[bytes]) -> None:
@@ -183,13 +189,23 @@ class Tapped(KeepsError):
             self._wants_beat = True
             self._pieces.append(piece)
             self._bytes += len(piece)
-            if self._bytes > QUEUED_BYTES:
-                self._pieces.clear()
-                self._bytes = 0
-                self._ended = True
             self._changed.notify()
-        if self._ended:
-            self._tap.left(self)
+        if self.full:
+            self._tap.crowds(self)
+
+    @property
+    def full(self) -> bool:
+        """Whether its thread has too much to decode."""
+        return self._bytes > QUEUED_BYTES
+
+    def overflow(self) -> None:
+        """Lose what is left to decode, so that the stream opens a dump of its own."""
+        with self._changed:
+            self._pieces.clear()
+            self._bytes = 0
+            self._ended = True
+            self._changed.notify()
+        self._tap.left(self)
 
     def _turn(self) -> None:
         if self._tap.reads.admits(self):
