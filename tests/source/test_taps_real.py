@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from canal_ha.config.model import SourceConfig
+from canal_ha.config.model import SourceConfig, TlsConfig
 from canal_ha.errors import SourceRefused
+from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.reader import DumpReader
 from canal_ha.source.server import tap, tapped
 from canal_ha.source.server.tap_records import TAP
@@ -182,7 +184,7 @@ def test_streams_at_the_new_server_of_an_address_get_a_tap(database: str, monkey
         after._reads, after.taps = before._reads, before.taps
         for streams in (before, after):
             server = str(streams.server.query("SELECT @@server_uuid AS s")[0]["s"])
-            streams._start = newest(streams.server).__class__(*streams.server.position(), server=server)
+            streams._start = LogPosition(*streams.server.position(), server=server)
         before.open(STREAMS, master=through)
         before.settle()
         link.target = new.port
@@ -194,3 +196,100 @@ def test_streams_at_the_new_server_of_an_address_get_a_tap(database: str, monkey
         assert before.taps.figures.streams == {f"{LOOPBACK}:{link.port}": 2 * STREAMS}
         names = {each.dump.tap for each in (*before.readings, *after.readings)}
         assert len(names) == 2
+
+
+def test_streams_that_stay_at_the_old_server_keep_no_tap_from_those_at_the_new_one(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt asked for the server of the first stream, which the address does not lead to any more."""
+    monkeypatch.setattr(tap, "RETRY_S", 0.5)
+    with MySQL() as old, MySQL() as new, Network() as network, ExitStack() as stack:
+        link = network.link(old.port)
+        before, after = Streams(old, database, stack), Streams(new, database, stack)
+        after._reads, after.taps = before._reads, before.taps
+        before.taps._streams = 100  # at first
+        for streams in (before, after):
+            server = str(streams.server.query("SELECT @@server_uuid AS s")[0]["s"])
+            streams._start = LogPosition(*streams.server.position(), server=server)
+            link.target = streams.server.port
+            streams.open(STREAMS, master=SourceConfig(LOOPBACK, link.port))
+            streams.insert(1)
+            streams.check()
+            until(lambda: all(each.dump.lent for each in streams.readings), what="streams that the reactor reads")  # noqa: B023
+        before.taps._streams = STREAMS
+        new.execute(f"CREATE TABLE {database}.other (id INT PRIMARY KEY)")
+        after.settle()
+        before.insert(3)
+        before.check()
+        assert not any(each.dump.tap for each in before.readings)
+        assert not before.failures
+        assert not after.failures
+
+
+def test_streams_of_two_accounts_have_a_tap_each(streams: Streams) -> None:
+    """An account gets no bytes that another one may read."""
+    user = f"u{streams.database[-20:]}"
+    rights = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT"
+    streams.server.execute(
+        f"CREATE USER '{user}'@'%' IDENTIFIED BY 'canal'",
+        f"GRANT {rights if streams.server.flavor == 'mysql' else 'ALL'} ON *.* TO '{user}'@'%'",
+    )
+    streams.open(STREAMS)
+    streams.open(STREAMS, user=user)
+
+    def at_taps() -> bool:
+        streams.insert(1)
+        streams.check()
+        return all(each.dump.tap for each in streams.readings)
+
+    until(at_taps, what="streams at taps", seconds=30)
+    one, other = ({each.dump.tap for each in part} for part in (streams.readings[:STREAMS], streams.readings[STREAMS:]))
+    assert len(one) == len(other) == 1
+    assert one != other
+    assert streams.taps.figures.streams == {f"127.0.0.1:{streams.server.port}": 2 * STREAMS}
+
+
+def test_a_tap_that_connects_while_the_node_stops_leaves_no_dump(streams: Streams) -> None:
+    """Its thread may wait for the server meanwhile."""
+    with Network() as network:
+        link = network.link(streams.server.port)
+        streams.taps._streams = 100  # at first
+        streams._start = LogPosition(*streams.server.position(), address=LOOPBACK, port=link.port)
+        streams.open(STREAMS, master=SourceConfig(LOOPBACK, link.port))
+        streams.insert(1)
+        streams.check()
+        until(lambda: all(each.dump.lent for each in streams.readings), what="streams that the reactor reads")
+        streams.taps._streams = STREAMS
+        link.delay(0.3)  # for each step of the connection
+        streams.server.execute(f"CREATE TABLE {streams.database}.other (id INT PRIMARY KEY)")
+        until(lambda: len(streams.taps._taps) == 1, what="a tap that connects", seconds=30)
+        closed = threading.Event()
+        streams._reads.soon(streams.taps.close)
+        streams._reads.soon(closed.set)
+        assert closed.wait(10)
+        link.delay(0.0)
+        time.sleep(1.0)
+        streams.insert(1)
+        streams.check()
+        until(lambda: len(dump_threads(streams.server)) == STREAMS, what="the dumps of the streams")
+        assert streams.taps.figures.streams == {}
+        assert streams.taps.figures.ended["unopened"] == 0
+
+
+@pytest.mark.parametrize("mode", ["PREFERRED", "DISABLED"])
+def test_a_dump_that_is_killed_inside_a_bulk_load_loses_and_repeats_nothing(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The tap waits for full queues at that moment, and TLS has decrypted more than was read."""
+    monkeypatch.setattr(tapped, "QUEUED_BYTES", 100_000)
+    monkeypatch.setattr(tap, "RETRY_S", 0.5)
+    streams.open(2 * STREAMS, tls=TlsConfig(mode))
+    streams.settle()
+    for _ in range(4):
+        values = ",".join(f"({number}, 0)" for number in range(streams._next, streams._next + 20_000))
+        streams.server.execute(f"INSERT INTO {streams.database}.t VALUES {values}")
+        streams._next += 20_000
+        time.sleep(0.1)
+        streams.kill_dumps()
+    streams.check()
+    streams.settle()
