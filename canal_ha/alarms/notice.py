@@ -23,6 +23,7 @@ RUNBOOKS: Mapping[str, str] = {
     "node.no_rights": "zookeeper-lost",
     "node.source": "mysql-lost",
     "node.standby": "mysql-lost",
+    "node.tap": "mysql-lost",
     "node.expiring": "certificate-expired",
     "node.expiring_soon": "certificate-expired",
     "node.unloadable": "cursor-lost",

@@ -32,6 +32,7 @@ from canal_ha.instance.alarms import MEANINGS
 from canal_ha.node import lasting
 from canal_ha.node.told_alarms import LOOK_S, ToldAlarms
 from canal_ha.server.expiry import BEFORE_S
+from canal_ha.source.server.tap_records import TAP
 from lab.certificates import Authority
 from tests.waiting import until
 
@@ -109,7 +110,7 @@ def test_a_start_or_a_fail_over_is_no_alarm() -> None:
 
 def test_every_alarm_has_a_runbook_that_exists() -> None:
     """A new alarm needs a line in RUNBOOKS."""
-    node = {*lasting._BEGINS.values(), lasting.LOGS, lasting.NO_RIGHTS, *BEFORE_S}
+    node = {*lasting._BEGINS.values(), lasting.LOGS, lasting.NO_RIGHTS, TAP, *BEFORE_S}
     files = (configuration.REFUSED, configuration.UNREADABLE, configuration.GONE, configuration.AUDIT)
     known = {f"stream.{name}" for name in MEANINGS} | {f"node.{name}" for name in node}
     known |= {f"configuration.{name}" for name in (*files, configuration.RESTART, configuration.CLOSED)}

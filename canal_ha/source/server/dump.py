@@ -500,6 +500,8 @@ class Dump:
     def _begins_there(self, tap: Tap, upstream: Upstream) -> bool:
         self._where = Where(self._config, self._source)
         end = self._who_answers(tap)
+        if end is None:
+            return False
         server = end.server
         if server.identity != tap.server or self._current_source.elsewhere(server, self._source):
             return False
@@ -522,10 +524,14 @@ class Dump:
         self._calm.rests()
         return True
 
-    def _who_answers(self, tap: Tap) -> locate.BinlogEnd:
-        """Ask which server answers, and end the tap if this binlog cannot be the one that it reads."""
+    def _who_answers(self, tap: Tap) -> locate.BinlogEnd | None:
+        """Ask which server answers, and end the tap if this binlog cannot be the one that it reads.
 
-        def ask() -> locate.BinlogEnd:
+        None if the server does not list its replicas: perhaps the account may not begin a dump any more. MariaDB wants
+        another right for the list, so nothing is asked there.
+        """
+
+        def ask() -> locate.BinlogEnd | None:
             reached, asked_at = tap.reached, time.monotonic()
             session = SourceSession(self._config, self._source, opening=self.opened)
             try:
@@ -535,10 +541,12 @@ class Dump:
                     assert self._taps is not None
                     self._taps.moved(tap)
                 elif tap.flows:
-                    if not server.mariadb:  # whose list of replicas needs another right
-                        session.query(server.replicas_statement)  # refused without the right to begin a dump
                     tap.end_if_stuck(reached, newest, self._go_on)
+                    if not server.mariadb:
+                        session.query(server.replicas_statement)
                 return locate.BinlogEnd(asked_at, server, newest)
+            except SourceRefused:
+                return None  # what a dump of its own would meet too, it reports
             finally:
                 session.close()
 
