@@ -19,7 +19,7 @@ from canal_ha.source.server.tap_records import TAP
 from lab import MySQL, SqlServer
 from lab.ports import LOOPBACK
 from lab.proxy import Network
-from tests.source.reading import Reading, newest
+from tests.source.reading import Reading, config_of, newest
 from tests.source.test_dump_real import dump_threads
 from tests.source.test_tap_real import STREAMS, Streams
 from tests.waiting import until
@@ -224,6 +224,23 @@ def test_streams_that_stay_at_the_old_server_keep_no_tap_from_those_at_the_new_o
         assert not any(each.dump.tap for each in before.readings)
         assert not before.failures
         assert not after.failures
+
+
+def test_streams_do_not_wait_one_after_the_other_for_a_tap_that_hangs(streams: Streams) -> None:
+    """Few wait at once, so a thousand streams took minutes."""
+    one = tap.Tap(
+        config_of(streams.server),
+        config_of(streams.server).master,
+        newest(streams.server),
+        streams._reads,
+        lambda begun: None,
+        lambda ended, reason, error: None,
+    )
+    one._made_at -= tap.OPENS_S
+    began = time.monotonic()
+    for _ in range(100):
+        assert not one.opened(lambda: None)
+    assert time.monotonic() - began < 5
 
 
 def test_streams_of_two_accounts_have_a_tap_each(streams: Streams) -> None:

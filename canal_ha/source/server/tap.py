@@ -355,7 +355,7 @@ class Tap:
         go_on: called meanwhile; what it raises ends the wait.
         """
         until = self._made_at + OPENS_S
-        while not self._settled.wait(_WAIT_S) and time.monotonic() < until:
+        while time.monotonic() < until and not self._settled.wait(_WAIT_S):
             go_on()
         return self.flows
 
@@ -625,8 +625,8 @@ class Tap:
     # ---- its followers
 
     def knows(self, place: _Place) -> bool:
-        """Whether it has all bytes from this place on."""
-        return self.flows and place in self._places
+        """Whether it has all bytes from this place on, and brings what comes next at once."""
+        return self.flows and not self._crowd and place in self._places
 
     def follower(self, place: _Place) -> Tapped:
         """Return a new follower that begins at a place which it `knows`."""
