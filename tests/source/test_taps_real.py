@@ -62,8 +62,15 @@ def test_a_lost_connection_of_a_tap_makes_few_streams_open_dumps_of_their_own(
         return DumpReader(*args)
 
     monkeypatch.setattr("canal_ha.source.server.dump.DumpReader", counted)
+    read = tap.Tap._read
+
+    def late(self: tap.Tap) -> None:
+        time.sleep(0.5)
+        read(self)
+
+    monkeypatch.setattr(tap.Tap, "_read", late)
     streams.kill_dumps()
-    streams.insert(5)
+    streams.insert(5)  # the binlog goes on before the next tap has connected
     streams.check()
     streams.settle()
     assert len(own) <= STREAMS

@@ -9,13 +9,14 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-from canal_ha.decode.kernel.kinds import ROTATE
+from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION, ROTATE
 
 _HEADER = Struct("<IBIIIH")  # time, type, server id, size, position behind the event, flags
 _ARTIFICIAL = 0x20  # LOG_EVENT_ARTIFICIAL_F: the event is in no journal
 _IN_USE = 1  # LOG_EVENT_BINLOG_IN_USE_F, without which the checksum is computed
 _OK = b"\0"  # in front of each event of a dump
 _CHECKSUM_BYTES = 4
+_PACKET_BYTES = 4  # of the header of a packet: its length and number
 
 
 def kind(payload: bytes) -> int:
@@ -37,6 +38,17 @@ def head(journal: str, offset: int, description: bytes, *, checksum: bool) -> by
     if checksum:
         rotate += crc32(rotate).to_bytes(_CHECKSUM_BYTES, "little")
     return _packet(0, rotate) + _packet(1, _without_position(description[1:], checksum=checksum))
+
+
+def behind_description(received: bytes) -> bytes:
+    """Return what a dump has brought behind the first format description. received: all of it, from its begin."""
+    at = 0
+    while len(received) - at > _PACKET_BYTES:
+        payload = at + _PACKET_BYTES
+        at = payload + int.from_bytes(received[at : at + 3], "little")
+        if kind(received[payload:at]) == FORMAT_DESCRIPTION:
+            return received[at:]
+    return b""
 
 
 def _without_position(event: bytes, *, checksum: bool) -> bytes:

@@ -50,7 +50,7 @@ from canal_ha.source.connection.reactor_reads import NOTHING_YET, ROUND_S, React
 from canal_ha.source.connection.reader import DumpReader, DumpRequest
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions import locate
-from canal_ha.source.positions.resume import OFFSET_MAX
+from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.server.crowd import Crowd
 from canal_ha.source.server.tap_records import TapEnd, TapRecords
 from canal_ha.source.server.tapped import TAP_BYTES, Tapped
@@ -311,6 +311,7 @@ class Tap:
         self._made_at = time.monotonic()
         self._decoder = _that_drops_all(at)
         self._description = b""  # of the format of the current journal: the payload of its packet
+        self._head = b""  # all that came before the reactor reads
         self._checksum = False
         self._reader: DumpReader | None = None
         self._connection: DumpConnection | None = None
@@ -452,6 +453,7 @@ class Tap:
                 self._decoder = _that_drops_all(at)
             server_id = free_server_id(self.replica, flavor.replicas(session, server), server.server_id)
             assert server_id is not None  # a derived one is always found
+            self._at = at
             request = DumpRequest(
                 server_id=server_id,
                 replica=self.replica,
@@ -469,6 +471,7 @@ class Tap:
 
     def _eat(self, data: memoryview) -> list[bytes]:
         """Take what comes before the reactor reads; return the packets that the library must see."""
+        self._head += data
         return [output.payload for output in self._decoded(bytes(data)) if isinstance(output, RawPacket)]
 
     def _decoded(self, piece: bytes) -> list[Output]:
@@ -493,9 +496,15 @@ class Tap:
         self._connection = connection
         self._descriptor = connection.socket.fileno()
         self.heard_at = time.monotonic()
-        if self._decoder.place:
-            self._places[self._decoder.place] = 0
+        if self._at.offset > FIRST_OFFSET:  # else the description stands there
+            self.reached = self._at.journal, self._at.offset
+            self._places[self.reached] = 0
+        rest, self._head = dump_head.behind_description(self._head), b""
+        if rest:  # the binlog has gone on
+            self._keep(rest)
+        elif self._decoder.place:
             self.reached = self._decoder.place
+            self._places[self.reached] = 0
         self.began = self.flows = True
         self.reads.begun(self)
         self.reads.add(self)
