@@ -55,6 +55,11 @@ def threads() -> int:
     return sum("test" in thread.name for thread in threading.enumerate())
 
 
+def _all_ended(calls: set[object], pool: GrowingPool) -> bool:
+    """Whether none of these calls runs any more."""
+    return not calls & set(pool._running)
+
+
 def test_calls_that_end_need_few_threads(reactor: Reactor, pool: GrowingPool) -> None:
     """However many there are."""
     counts: list[int] = []
@@ -83,9 +88,9 @@ def test_calls_that_the_busy_processor_delays_get_no_more_threads(reactor: React
         for _ in range(int(HANGS_S / LOOK_S) - 1):  # each takes nearly as long as one that hangs
             reactor.turn()
             assert threads() <= LEAST
-        before = set(pool._running)
+        running = set(pool._running)
         may_end.set()
-        until(lambda: not before & set(pool._running))
+        until(partial(_all_ended, running, pool))
     reactor.turn()
 
 
