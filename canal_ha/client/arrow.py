@@ -261,6 +261,7 @@ class _Page:
     ) -> None:
         self.sheet = Sheet(self, wanted.key_places(schema, table))
         self.sheet.whole = whole
+        self.sheet.marks = Marks(named=False)
         self._schema = schema
         self._table = table
         self._wanted = wanted

@@ -21,9 +21,9 @@ from tests.decode import fuzz
 from tests.sampling import LONG
 
 
-def start(build: str, *arguments: int) -> subprocess.Popen[str]:
+def start(build: str, *arguments: int, module: str = "vectors") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.decode.vectors", *map(str, arguments)],
+        [sys.executable, "-m", f"tests.decode.{module}", *map(str, arguments)],
         env={**os.environ, "CANAL_HA_KERNEL": build, "TZ": "Europe/Berlin", "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
@@ -48,6 +48,18 @@ def test_both_builds_make_the_same_of_everything() -> None:
     assert "otherwise" not in said
     assert said.count("MalformedEvent") > 20
     assert sum(int(rows) for rows in re.findall(r"(\d+) rows", said)) > (100_000 if LONG else 5000)
+
+
+@pytest.mark.skipif(kernel.BUILD == "interpreted", reason="it runs both builds, once is enough")
+def test_both_builds_cut_typed_rows_at_the_same_places() -> None:
+    """Sheets begin and end at the same rows and have the same bytes, also if NULLs fit two types of a column."""
+    arguments = (random.randrange(1 << 30), 20_000) if LONG else (1, 500)
+    runs = [start(build, *arguments, module="sheets") for build in ("off", "require")]
+    interpreted, compiled = (run.communicate()[0].splitlines() for run in runs)
+    assert [run.returncode for run in runs] == [0, 0]
+    assert (interpreted.pop(0), compiled.pop(0)) == ("interpreted", "compiled")
+    assert len(compiled) == arguments[1]
+    assert interpreted == compiled, f"seed {arguments[0]}"
 
 
 def test_damage_ends_in_an_error_of_ours() -> None:

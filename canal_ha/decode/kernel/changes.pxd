@@ -15,13 +15,14 @@ cdef Py_ssize_t _SHAPES
 cdef int _kind(e.Entries entry) except -1
 
 cdef class Marks:
-    cdef public Py_ssize_t count, entries, expected, _last
+    cdef public Py_ssize_t count, entries, expected, expected_entries, _last
+    cdef public bint named
     cdef public bytearray ops, rows, places, numbers, subs, times, servers, offsets
     cdef public c.Target journals, gtids, schemas, tables
 
     @cython.locals(again=Marks)
     cpdef Marks left(self)
-    @cython.locals(again=Marks)
+    @cython.locals(again=Marks, entries=Py_ssize_t)
     cpdef Marks renewed(self, b.Spares spares)
     cpdef int put(self, e.Entries entry, int op, Py_ssize_t row, Py_ssize_t count=*) except -1
     cdef int _put_text(self, c.Target target, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

@@ -46,18 +46,21 @@ class Marks:
     """What every row records of its entry, as columns.
 
     For each row: ops (8 bits), rows (32: index in its entry), places (32: index of its entry below).
-    For each entry: numbers, subs (32), times (64, microseconds), servers, offsets (64), and texts.
+    For each entry: numbers, subs (32), times (64, microseconds), servers, offsets (64), and texts; schemas and tables
+    only if `named`.
     """
 
     __slots__ = (
-        "_last", "count", "entries", "expected", "gtids", "journals", "numbers", "offsets", "ops", "places", "rows",
-        "schemas", "servers", "subs", "tables", "times",
+        "_last", "count", "entries", "expected", "expected_entries", "gtids", "journals", "named", "numbers", "offsets",
+        "ops", "places", "rows", "schemas", "servers", "subs", "tables", "times",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, named: bool = True) -> None:
+        self.named = named
         self.count = 0  # rows
         self.expected = 0  # rows
         self.entries = 0
+        self.expected_entries = 0
         self._last = -1
         self.ops = bytearray()
         self.rows = bytearray()
@@ -73,14 +76,25 @@ class Marks:
         self.tables = c.Target(k.TEXT)
 
     def left(self) -> Marks:
-        """Return empty marks that expect as many rows."""
-        again = Marks()
+        """Return empty marks that expect as many rows and entries."""
+        again = Marks(self.named)
         again.expected = self.count if self.count else self.expected
+        again.expected_entries = self.entries if self.entries else self.expected_entries
+        again.journals.expect(self.journals)
+        again.gtids.expect(self.gtids)
         return again
 
     def renewed(self, spares: b.Spares) -> Marks:
-        """Return empty marks with memory for the expected rows."""
+        """Return empty marks with memory for the expected rows and entries."""
         again = self.left()
+        entries = again.expected_entries
+        again.numbers = spares.take(4 * entries)
+        again.subs = spares.take(4 * entries)
+        again.times = spares.take(8 * entries)
+        again.servers = spares.take(8 * entries)
+        again.offsets = spares.take(8 * entries)
+        again.journals = again.journals.renewed(spares)
+        again.gtids = again.gtids.renewed(spares)
         again.ops = spares.take(again.expected)
         again.rows = spares.take(4 * again.expected)
         again.places = spares.take(4 * again.expected)
@@ -98,8 +112,9 @@ class Marks:
             t.put_i64(self.offsets, entry.offset)
             self._put_text(self.journals, entry.src, entry.journal_start, entry.journal_stop)
             self._put_text(self.gtids, entry.src, entry.gtid_start, entry.gtid_stop)
-            self._put_text(self.schemas, entry.src, entry.schema_start, entry.schema_stop)
-            self._put_text(self.tables, entry.src, entry.table_start, entry.table_stop)
+            if self.named:
+                self._put_text(self.schemas, entry.src, entry.schema_start, entry.schema_stop)
+                self._put_text(self.tables, entry.src, entry.table_start, entry.table_stop)
         t.put_marks(self.ops, self.rows, self.places, op, row, self.entries - 1, count)
         self.count += count
 
@@ -286,7 +301,13 @@ class TableRows:
         while self._row < self._count:
             row = self._row
             shape = sheet.shape(event)
-            if shape is not None and usual and not self._deleted:
+            if (
+                shape is not None
+                and shape.before is images.before  # NULL fits more layouts than one, and `images` tries its last one
+                and shape.after is images.after
+                and usual
+                and not self._deleted
+            ):
                 done = shape.put(src, entry.rows, row, self._count)
                 if shape.refused >= 0:
                     self._refuse(images.before if event == k.EVENT_DELETE else images.after, shape.refused, plan)

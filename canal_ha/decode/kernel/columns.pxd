@@ -13,6 +13,7 @@ cdef class Target:
     cdef public bytes refused
 
     cpdef int leave(self) except -1
+    cpdef int expect(self, Target other) except -1
     @cython.locals(again=Target)
     cpdef Target renewed(self, b.Spares spares)
     @cython.locals(format=int, data=bytearray, done=int, before=Py_ssize_t)

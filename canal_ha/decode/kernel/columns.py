@@ -54,6 +54,11 @@ class Target:
         self.count = 0
         self.validity = self.offsets = self.data = bytearray()
 
+    def expect(self, other: Target) -> None:
+        """Expect as many values and bytes as another column has, or expects."""
+        self.rows = other.count if other.count else other.rows
+        self.room = len(other.data) if other.count else other.room
+
     def renewed(self, spares: b.Spares) -> Target:
         """Release the memory and return an empty column of the same format with memory for the expected values."""
         self.leave()

@@ -42,7 +42,7 @@ cdef class Entries(f.Cursor):
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t next_unusual(self) except -2
     cpdef int only(self, bytes src) except -1
-    @cython.locals(src=bytes, which=int, head=r.Head)
+    @cython.locals(src=bytes, which=int, head=r.HeadView)
     cdef int _entry(self, Py_ssize_t end) except -1
     @cython.locals(tag=uint64_t, value=int64_t)
     cdef int _fields(self, Py_ssize_t end) except -1

@@ -38,6 +38,16 @@ static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
     }
 }
 
+/* Copy the same bytes several times, one behind the other; return the end of the last copy. */
+static inline char *kernel_repeat(char *to, const char *from, Py_ssize_t size, Py_ssize_t count)
+{
+    Py_ssize_t done = size, all = size * count;
+    kernel_copy(to, from, size);
+    for (; done < all; done *= 2)
+        memcpy(to + done, to, done < all - done ? done : all - done);
+    return to + all;
+}
+
 /* ---- bytearrays */
 
 /* Grow `out` by `size` bytes. Takes the interpreter's lock, which the caller may or may not hold. */
@@ -140,6 +150,13 @@ static inline int kernel_copy_ascii(char *to, const char *from, Py_ssize_t size)
         const char *end = from + size - 16;
         __m128i part, all = _mm_loadu_si128((const __m128i *)end);
         _mm_storeu_si128((__m128i *)(to + size - 16), all);
+        for (; end - from > 32; from += 32, to += 32) {
+            __m128i other = _mm_loadu_si128((const __m128i *)(from + 16));
+            part = _mm_loadu_si128((const __m128i *)from);
+            _mm_storeu_si128((__m128i *)to, part);
+            _mm_storeu_si128((__m128i *)(to + 16), other);
+            all = _mm_or_si128(all, _mm_or_si128(part, other));
+        }
         for (; from < end; from += 16, to += 16) {
             part = _mm_loadu_si128((const __m128i *)from);
             _mm_storeu_si128((__m128i *)to, part);

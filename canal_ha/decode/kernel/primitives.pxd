@@ -204,7 +204,7 @@ cdef inline (Py_ssize_t, Py_ssize_t) stretch(bytes src, Py_ssize_t at, Py_ssize_
     return -1, -1
 
 cdef inline bint same_bytes(bytes src, Py_ssize_t start, Py_ssize_t stop, bytes other) noexcept nogil:
-    return PyBytes_GET_SIZE(other) == stop - start and memcmp(_at(src, start), _at(other, 0), stop - start) == 0
+    return PyBytes_GET_SIZE(other) == stop - start and kernel_same(_at(src, start), _at(other, 0), stop - start)
 
 cdef inline bint has_null(bytes src, Py_ssize_t at, Py_ssize_t count) noexcept nogil:
     cdef const byte *b = _at(src, at)

@@ -38,16 +38,23 @@ cdef extern from "repeats.h":
         Py_ssize_t head_size, tail_size
         bint null
     ctypedef struct Part "kernel_part":
-        const Known *variants
         int known, last, tag, twin, format, width, precision, scale
-        const unsigned char *value
-        Py_ssize_t size
+        Py_ssize_t slot
+        const Known *variants
         PyObject *data
         PyObject *offsets
         PyObject *validity
         Py_ssize_t *count
         Py_ssize_t *nulls
-    Head kernel_entry(
+    ctypedef struct Place "kernel_place":
+        Py_ssize_t start, stop
+        bint null
+    ctypedef struct Rows "kernel_rows":
+        Part *parts
+        const Place *places
+        const unsigned char *row
+        bint twins
+    const Head *kernel_entry(
         const unsigned char *base, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, const Name *names,
         Form *form
     ) noexcept nogil
@@ -55,10 +62,14 @@ cdef extern from "repeats.h":
         const unsigned char *at, const unsigned char *stop, Py_ssize_t *size
     ) noexcept nogil
     void kernel_fetch(const unsigned char *at, Py_ssize_t size, const unsigned char *stop) noexcept nogil
-    bint kernel_match(
-        Part *parts, Py_ssize_t width, const unsigned char *at, const unsigned char *stop
-    ) noexcept nogil
-    Py_ssize_t kernel_put_values(Part *parts, Py_ssize_t width, Py_ssize_t place) except -1
+    Py_ssize_t kernel_rows_size(Py_ssize_t width, Py_ssize_t variants, Py_ssize_t gaps) noexcept nogil
+    Known *kernel_rows_begin(Rows *rows, Py_ssize_t width, Py_ssize_t variants, Py_ssize_t gaps) noexcept nogil
+    Py_ssize_t kernel_put_rows(
+        Rows *rows, const unsigned char *base, const long long *ends, Py_ssize_t row, Py_ssize_t count,
+        Py_ssize_t *index
+    ) except -1
+
+ctypedef const Head *HeadView  # of the entry that was read last
 
 cdef inline const unsigned char *_base(bytes src) noexcept nogil:
     return <const unsigned char *>PyBytes_AS_STRING(src)
@@ -74,7 +85,7 @@ cdef inline bytearray forms(int count):
     memset(PyByteArray_AS_STRING(room), 0, count * sizeof(Form))
     return room
 
-cdef inline Head head(
+cdef inline HeadView head(
     bytearray forms, int which, bytes src, Py_ssize_t start, Py_ssize_t stop, int kind, int kinds, bytes snapshot,
     bytes own_gtid, bytes partial
 ) noexcept nogil:
@@ -124,29 +135,37 @@ cdef inline ChangeFields change(
     read.pos = at - base
     return read
 
-cdef inline Part *_parts(bytearray room) noexcept nogil:
-    return <Part *>PyByteArray_AS_STRING(room)
+cdef inline Rows *_rows(bytearray room) noexcept nogil:
+    return <Rows *>PyByteArray_AS_STRING(room)
 
 cdef inline int prepare(bytearray room, list columns, list targets, list twins, list tags) except -1:
-    cdef Py_ssize_t width = len(columns), count = 0, place, index
+    cdef Py_ssize_t width = len(columns), count = 0, gaps = 0, size, most, place, index
     cdef ly.ColumnLayout column
     cdef ly.Variant variant
     cdef c.Target target
     cdef Part *part
     cdef Known *known
     for column in columns:
-        count += len(column.variants)
+        most = 0
+        for variant in column.variants:
+            count += 1
+            size = variant.head_size + variant.tail_size
+            most = max(most, size)
+        gaps += most + 7  # a tag, and two lengths of at most three bytes
+    size = kernel_rows_size(width, count, gaps)
     p.truncate(room, 0)
-    p.reserve(room, width * sizeof(Part) + count * sizeof(Known))
-    memset(PyByteArray_AS_STRING(room), 0, width * sizeof(Part) + count * sizeof(Known))
-    known = <Known *>(_parts(room) + width)
+    p.reserve(room, size)
+    memset(PyByteArray_AS_STRING(room), 0, size)
+    known = kernel_rows_begin(_rows(room), width, count, gaps)
     for place in range(width):
         column = columns[place]
-        part = _parts(room) + place
+        part = _rows(room).parts + place
         part.variants = known
         part.known = <int>len(column.variants)
         part.tag = tags[place]
         part.twin = twins[place]
+        if part.twin >= 0:
+            _rows(room).twins = True
         for index in range(part.known):
             variant = column.variants[index]
             if variant is column.last:
@@ -163,30 +182,24 @@ cdef inline int prepare(bytearray room, list columns, list targets, list twins, 
             part.width = target.width
             part.precision = target.precision
             part.scale = target.scale
+            part.slot = target.size
             part.count = &target.count
             part.nulls = &target.nulls
-    return 0
-
-cdef inline int begin(bytearray room, list targets) except -1:
-    cdef Part *part = _parts(room)
-    cdef c.Target target
-    for target in targets:
-        if target is not None:
             part.data = <PyObject *>target.data
             part.offsets = <PyObject *>target.offsets
             part.validity = <PyObject *>target.validity
-        part += 1
     return 0
 
-cdef inline bint match(bytearray room, Py_ssize_t width, bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    return kernel_match(_parts(room), width, _base(src) + start, _base(src) + stop)
+cdef inline (Py_ssize_t, Py_ssize_t) put_rows(
+    bytearray room, Py_ssize_t index, bytes src, c_array rows, Py_ssize_t row, Py_ssize_t count
+) except *:
+    row = kernel_put_rows(_rows(room), _base(src), rows.data.as_longlongs, row, count, &index)
+    return row, index
 
-cdef inline Py_ssize_t put_from(bytearray room, Py_ssize_t width, Py_ssize_t place) except -1:
-    return kernel_put_values(_parts(room), width, place)
-
-cdef inline bint put_one(bytearray room, Py_ssize_t place, bytes src, c.Target target) except -1:
-    cdef Part *part = _parts(room) + place
-    if part.value == NULL:
+cdef inline bint put_one(bytearray room, Py_ssize_t index, bytes src, c.Target target) except -1:
+    cdef const Place *place = _rows(room).places + index
+    cdef Py_ssize_t start = _rows(room).row - _base(src)
+    if place.null:
         target.put_null()
         return True
-    return target.put(src, part.value - _base(src), part.value - _base(src) + part.size)
+    return target.put(src, start + place.start, start + place.stop)

@@ -79,32 +79,26 @@ def change(src: bytes, start: int, stop: int, event_type: int, event_types: int,
 def prepare(
     room: bytearray, columns: list[ColumnLayout], targets: list[Target | None], twins: list[int], tags: list[int]
 ) -> None:
-    """Store in `room` what `match` compares.
+    """Store in `room` what `put_rows` compares and fills.
 
-    columns: of a RowData, in order; their variants must stay referenced while `room` is used, as the targets must.
+    columns: of a RowData, in order; their variants must stay referenced while `room` is used, as the targets and their
+        bytearrays must.
     targets: what takes the value of each column; None leaves it out.
     twins: an earlier column that must have the same value; -1 for none.
     tags: of their fields.
     """
 
 
-def begin(room: bytearray, targets: list[Target | None]) -> None:
-    """Prepare for rows, after the targets may have got other memory."""
+def put_rows(room: bytearray, index: int, src: bytes, rows: array[int], row: int, count: int) -> tuple[int, int]:
+    """Put rows; return the row that comes next, and its column that `put_one` has to put; -1: the row was declined.
 
-
-def match(room: bytearray, width: int, src: bytes, start: int, stop: int) -> bool:
-    """Find the values of the RowData src[start:stop]; return whether it has these columns and known bytes around them.
-
-    width: the number of columns.
+    index: the column to begin with; if it is not 0, the row is the one that this function has returned.
+    rows: start and stop of each RowData in turn.
+    row, count: the first row, and the number of all.
     """
-    return False
+    return row, -1
 
 
-def put_from(room: bytearray, width: int, place: int) -> int:
-    """Put the values of the row that `match` has found, from this column on; return the first column to `put_one`."""
-    return width
-
-
-def put_one(room: bytearray, place: int, src: bytes, target: Target) -> bool:
+def put_one(room: bytearray, index: int, src: bytes, target: Target) -> bool:
     """Put one value like Target.put."""
     return True

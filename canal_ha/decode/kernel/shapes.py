@@ -11,7 +11,6 @@ from array import array
 import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.columns as c
 import canal_ha.decode.kernel.layouts as ly
-import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.repeats as r
 
 _BEFORE = 0x0A  # the fields of RowData
@@ -26,7 +25,7 @@ class RowShape:
     refused: the column of the layout whose value did not fit its Target; -1 for none.
     """
 
-    __slots__ = ("_kept", "_room", "_targets", "_width", "after", "before", "first", "learned", "refused")
+    __slots__ = ("_kept", "_room", "_targets", "after", "before", "first", "learned", "refused")
 
     def __init__(self, images: ly.Images, event: int, plan: list[c.Target | None]) -> None:
         before = images.before.columns
@@ -36,17 +35,18 @@ class RowShape:
         self.learned = images.learned
         self.refused = -1
         self.first = 0 if event == k.EVENT_DELETE else len(before)  # the column for the first Target
-        self._width = len(before) + len(after)
-        self._targets: list[c.Target | None] = [None] * self._width
+        width = len(before) + len(after)
+        self._targets: list[c.Target | None] = [None] * width
         self._targets[self.first : self.first + len(plan)] = plan
-        if len(self._targets) != self._width:  # `begin` would write behind `_room`
+        if len(self._targets) != width:  # they would be written behind `_room`
             raise ValueError("more targets than columns")
-        twins = [-1] * self._width
+        twins = [-1] * width
         if event == k.EVENT_UPDATE and images.before.names is images.after.names:
             for place in images.after.keys:
                 twins[len(before) + place] = place
         columns = before + after
-        self._kept = [list(column.variants) for column in columns]
+        self._kept: list[object] = [list(column.variants) for column in columns]
+        self._kept += [(one.data, one.offsets, one.validity) for one in plan if one is not None]
         self._room = bytearray()
         r.prepare(self._room, columns, self._targets, twins, [_BEFORE] * len(before) + [_AFTER] * len(after))
 
@@ -58,18 +58,14 @@ class RowShape:
         Raises Broken.
         """
         room = self._room
-        width = self._width
         targets = self._targets
         first = row
-        r.begin(room, targets)
-        while row < count and r.match(room, width, src, p.item(rows, 2 * row), p.item(rows, 2 * row + 1)):
-            place = r.put_from(room, width, 0)
-            while place < width:
-                target = targets[place]
-                assert target is not None
-                if not r.put_one(room, place, src, target):
-                    self.refused = place - self.first
-                    return row - first
-                place = r.put_from(room, width, place + 1)
-            row += 1
+        row, index = r.put_rows(room, 0, src, rows, row, count)
+        while index >= 0:
+            target = targets[index]
+            assert target is not None
+            if not r.put_one(room, index, src, target):
+                self.refused = index - self.first
+                break
+            row, index = r.put_rows(room, index + 1, src, rows, row, count)
         return row - first

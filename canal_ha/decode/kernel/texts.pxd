@@ -4,13 +4,14 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.math cimport isinf
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from "primitives.h":
     char *kernel_extend(bytearray out, Py_ssize_t size) except NULL nogil
     void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
     void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept nogil
     bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
+    char *kernel_repeat(char *to, const char *start, Py_ssize_t size, Py_ssize_t count) noexcept nogil
 
 cdef extern from "texts.h":
     int kernel_integer(const unsigned char *at, Py_ssize_t size, int64_t *value) noexcept
@@ -188,65 +189,86 @@ cdef inline (int, int64_t) instant(bytes src, Py_ssize_t start, Py_ssize_t stop)
     cdef int found = kernel_instant(_at(src, start), stop - start, &value)
     return found, value
 
+cdef inline Py_ssize_t _run(const char *places, int width, Py_ssize_t index, Py_ssize_t count) noexcept nogil:
+    """Return where the run of places that are equal to the one at `index` ends."""
+    cdef Py_ssize_t stop = index + 1
+    if width == 1:
+        while stop < count and places[stop] == places[index]:
+            stop += 1
+    else:
+        while stop < count and memcmp(places + 4 * stop, places + 4 * index, 4) == 0:
+            stop += 1
+    return stop
+
+cdef inline int32_t _place(const char *places, int width, Py_ssize_t index) noexcept nogil:
+    cdef int32_t place = places[index]
+    if width == 4:
+        memcpy(&place, places + 4 * index, 4)
+    return place
+
 cdef inline int put_places(bytearray out, bytearray data, int width, bytearray places) except -1:
-    cdef Py_ssize_t size = PyByteArray_GET_SIZE(data) // width, count = PyByteArray_GET_SIZE(places) >> 2, index
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(data) // width, count = PyByteArray_GET_SIZE(places) >> 2
+    cdef Py_ssize_t index = 0, stop
     cdef const char *values = PyByteArray_AS_STRING(data)
     cdef const char *at = PyByteArray_AS_STRING(places)
     cdef char *to = kernel_extend(out, width * count)
-    cdef int32_t place
-    for index in range(count):
-        memcpy(&place, at + 4 * index, 4)
+    cdef int32_t place, narrow
+    cdef int64_t wide
+    while index < count:
+        place = _place(at, 4, index)
         if place < 0 or place >= size:
             raise IndexError
+        stop = _run(at, 4, index, count)
         if width == 4:
-            memcpy(to + 4 * index, values + 4 * place, 4)
+            memcpy(&narrow, values + 4 * place, 4)
+            for index in range(index, stop):
+                memcpy(to + 4 * index, &narrow, 4)
         else:
-            memcpy(to + 8 * index, values + 8 * place, 8)
+            memcpy(&wide, values + 8 * place, 8)
+            for index in range(index, stop):
+                memcpy(to + 8 * index, &wide, 8)
+        index = stop
     return 0
 
 cdef inline Py_ssize_t places_size(bytearray offsets, bytearray places, int width) except -1:
-    cdef Py_ssize_t size = (PyByteArray_GET_SIZE(offsets) >> 2) - 1, index, total = 0
+    cdef Py_ssize_t size = (PyByteArray_GET_SIZE(offsets) >> 2) - 1, count = PyByteArray_GET_SIZE(places) // width
+    cdef Py_ssize_t index = 0, stop, total = 0
     cdef const char *ends = PyByteArray_AS_STRING(offsets)
     cdef const char *at = PyByteArray_AS_STRING(places)
-    cdef int32_t place, last = -1
+    cdef int32_t place
     cdef int32_t[2] around
-    around[0] = around[1] = 0
-    for index in range(PyByteArray_GET_SIZE(places) // width):
-        place = at[index]
-        if width == 4:
-            memcpy(&place, at + 4 * index, 4)
-        if place != last:
-            if place < 0 or place >= size:
-                raise IndexError
-            memcpy(around, ends + 4 * place, 8)
-            last = place
-        total += around[1] - around[0]
+    while index < count:
+        place = _place(at, width, index)
+        if place < 0 or place >= size:
+            raise IndexError
+        stop = _run(at, width, index, count)
+        memcpy(around, ends + 4 * place, 8)
+        total += (stop - index) * (around[1] - around[0])
+        index = stop
     return total
 
 cdef inline int put_text_places(
     bytearray out, bytearray ends, bytearray data, bytearray offsets, bytearray places, int width, Py_ssize_t size
 ) except -1:
-    cdef Py_ssize_t count = PyByteArray_GET_SIZE(places) // width, index
+    cdef Py_ssize_t count = PyByteArray_GET_SIZE(places) // width, index = 0, stop, length
     cdef char *to = kernel_extend(out, size)
-    cdef char *start = PyByteArray_AS_STRING(out)
     cdef char *to_ends = kernel_extend(ends, 4 * count)
     cdef const char *texts = PyByteArray_AS_STRING(data)
     cdef const char *known = PyByteArray_AS_STRING(offsets)
     cdef const char *at = PyByteArray_AS_STRING(places)
-    cdef int32_t place, end, last = -1
+    cdef int32_t place, end = 0
     cdef int32_t[2] around
-    around[0] = around[1] = 0
-    for index in range(count):
-        place = at[index]
-        if width == 4:
-            memcpy(&place, at + 4 * index, 4)
-        if place != last:
-            memcpy(around, known + 4 * place, 8)
-            last = place
-        kernel_copy(to, texts + around[0], around[1] - around[0])
-        to += around[1] - around[0]
-        end = <int32_t>(to - start)
-        memcpy(to_ends + 4 * index, &end, 4)
+    while index < count:
+        place = _place(at, width, index)
+        stop = _run(at, width, index, count)
+        memcpy(around, known + 4 * place, 8)
+        length = around[1] - around[0]
+        if length:
+            to = kernel_repeat(to, texts + around[0], length, stop - index)
+        for index in range(index, stop):
+            end += <int32_t>length
+            memcpy(to_ends + 4 * index, &end, 4)
+        index = stop
     return 0
 
 # ---- texts and bytes
