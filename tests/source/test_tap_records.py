@@ -35,3 +35,13 @@ def test_the_alarm_ends_with_a_tap_that_opens_or_when_nobody_tries_any_more() ->
     assert records.alarms(2001.0 + LASTS_S) == ()
     records.failed("other", SERVER, "error", 2001.0 + LASTS_S)
     assert records.alarms(2001.0 + LASTS_S) == ()
+
+
+def test_the_alarm_does_not_say_that_streams_read_while_the_server_refuses_them_too() -> None:
+    """The streams try dumps of their own. Whether these work, the tap does not know."""
+    records = TapRecords()
+    for _ in range(FAILURES):
+        records.failed("key", SERVER, "Access denied", 1000.0)
+    (alarm,) = records.alarms(1000.0)
+    assert "opens a dump of its own instead" in alarm.text
+    assert "reads" not in alarm.text

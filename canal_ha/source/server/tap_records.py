@@ -100,6 +100,6 @@ class TapRecords:
 
 def _advice(failing: _Failing) -> str:
     return (
-        f"{failing.address}: the one dump for all its streams cannot be opened: {failing.error}. Each stream reads a"
-        " dump of its own meanwhile, and the node tries again. Correct what the error names"
+        f"{failing.address}: the one dump for all its streams cannot be opened: {failing.error}. Each stream opens a"
+        " dump of its own instead, and the node tries again. Correct what the error names"
     )
