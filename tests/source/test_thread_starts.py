@@ -9,8 +9,16 @@ from collections.abc import Callable
 
 import pytest
 
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import SourceUnavailable
+from canal_ha.model.position import LogPosition
 from canal_ha.source.connection import thread_starts
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.idle_sessions import account_of
+from canal_ha.source.connection.reactor_reads import ReactorReads
 from canal_ha.source.connection.thread_starts import COUNTS_S, Elsewhere, ThreadStarts
+from canal_ha.source.server.dump import Dump, Upstream
+from tests.running_reactor import running_reactor
 from tests.waiting import until
 
 SERVER = "a server"
@@ -165,3 +173,37 @@ def test_the_dumps_of_one_server_delay_those_of_no_other() -> None:
     starts.begin("hangs", 2, lambda: began.append("two"))
     starts.begin("works", 3, lambda: began.append("three"))
     assert began == ["one", "three"]
+
+
+def test_dumps_that_stop_while_they_wait_for_a_server_that_hangs_leave_nothing() -> None:
+    """A destination is given up in no time, and the node keeps nothing of it."""
+    reads, asked = ReactorReads(running_reactor()), list[int]()
+    config = InstanceConfig("example", SourceConfig(host="192.0.2.1", port=3306))
+
+    def route() -> Upstream:
+        asked.append(1)
+        raise SourceUnavailable("nobody answers")
+
+    dumps = [
+        Dump(
+            config,
+            route,
+            replica=replica("example", 1001 + number, server_id=0),
+            start=LogPosition("binlog.000001", 4),
+            accept=lambda segment: None,
+            report=lambda event: None,
+            reads=reads,
+        )
+        for number in range(3 * thread_starts.MOST)
+    ]
+    server = account_of(config, config.master)
+    for number in range(thread_starts.MOST):
+        reads.soon(reads.threads.begin, server, number, lambda: None)
+    for dump in dumps:
+        dump.start()
+        dump.stop()
+    began = time.monotonic()
+    assert all(dump.join(20) for dump in dumps)
+    assert time.monotonic() - began < 2 * COUNTS_S
+    assert not asked
+    until(lambda: reads.threads._began[server].keys().isdisjoint(dumps), what="nothing of the dumps")

@@ -402,11 +402,15 @@ class Dump:
             lending, self._lending = self._lending, None
         finally:
             if not lending:
-                if self._sharing:
-                    self._sharing.dumps.gone(self._sharing.kind, self)
-                self._over.set()
+                self._end()
         if lending:
             self._lend(lending)
+
+    def _end(self) -> None:
+        self._settled()
+        if self._sharing:
+            self._sharing.dumps.gone(self._sharing.kind, self)
+        self._over.set()
 
     def _run_connections(self) -> None:
         """Run until the dump ends, or is to lend its connection."""
@@ -871,6 +875,9 @@ class Dump:
 
     def _start_in_turn(self) -> None:
         assert self._reads is not None
+        if self._stopping.is_set() and not self._lent:  # it has nothing to close
+            self._end()
+            return
         try:
             self._start_thread()
         except RuntimeError as error:  # there are too many threads
