@@ -232,7 +232,7 @@ def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
             main_gone = _broken_link_text(main_file) if _is_broken_link(main_file) else f"{main_file} does not exist"
         with os.scandir(conf_dir) as found:
             entries = sorted(found, key=lambda entry: entry.name)
-        directories = [Path(entry.path) for entry in entries if entry.is_dir()]
+        directories = [Path(entry.path) for entry in entries if _is_directory(entry)]
     except OSError as error:
         return DirectoryState(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
     files: dict[str, Stamp] = {}
@@ -250,6 +250,11 @@ def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
         except OSError as error:
             unreadable[directory.name] = f"{error.filename} cannot be read ({error.strerror})"
     return DirectoryState(files, unreadable, main, main_gone)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    # a link may lead to itself or through a file: DirEntry raises an error then, and Path does not
+    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
 
 
 def _is_broken_link(path: Path) -> bool:

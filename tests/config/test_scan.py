@@ -116,3 +116,17 @@ def test_a_link_to_nowhere_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "a/instance.properties").symlink_to("nowhere")
     (refused,) = load_usable(tmp_path, (), {}).refused
     assert str(refused.error) == f"{tmp_path}/a/instance.properties is a link to nowhere, which does not exist"
+
+
+def test_a_link_to_itself_or_through_a_file_hides_no_other_destination(tmp_path: Path) -> None:
+    """One bad link does not keep the node from seeing the rest of the directory."""
+    main = tmp_path / "canal.properties"
+    main.touch()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/instance.properties").touch()
+    (tmp_path / "b").symlink_to("b")
+    (tmp_path / "c").symlink_to(main / "c")
+    looked = look_at(tmp_path, main)
+    assert looked.problem == ""
+    assert looked.files.keys() == {"a"}
+    assert looked.unreadable.keys() == {"b", "c"}
