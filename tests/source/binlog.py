@@ -101,7 +101,7 @@ class Binlog:
     @property
     def end(self) -> BinlogEnd:
         """Return the end of the binlog, asked for now."""
-        return BinlogEnd(time.monotonic(), self.flavor, self.newest)
+        return BinlogEnd(time.monotonic(), self.flavor, self.newest, self.created_ms + self._journal)
 
     def rotate(self, times: int = 1) -> None:
         """Begin this many journals."""

@@ -473,6 +473,25 @@ def test_a_stream_that_begins_at_a_place_of_which_less_is_known_asks(binlog: Bin
     assert stream.read().seen == [(row, binlog.tables["t"])]
 
 
+def test_a_stream_at_a_tap_gets_no_columns_of_before_a_reset_when_the_binlog_has_grown_again(binlog: Binlog) -> None:
+    """The end tells nothing then. When the journal was created does."""
+    node = binlog.history()
+    look(node, None)
+    binlog.insert("t")
+    at = binlog.newest
+    other = Stream(binlog, node, BEGIN).open().read()
+    look_if_due(node, binlog.end)
+    assert other.seen
+    binlog.begin_anew(t=("p", "q"))
+    while binlog.newest.order < at.order:
+        binlog.insert("t")
+    stream = Stream(binlog, node, at)
+    assert node.view_at_once(at, binlog.end, stream) is None
+    stream.open()
+    row = binlog.insert("t")
+    assert stream.read().seen == [(row, ("p", "q"))]
+
+
 def test_destinations_that_begin_together_ask_for_the_definitions_once(binlog: Binlog) -> None:
     """A server has ten thousand tables and a thousand destinations. After RESET MASTER the answer does not count."""
     asked: list[str] = []

@@ -153,10 +153,11 @@ class DestinationHistory:
         """Return what `view` returns if nothing has to be asked, read or stored for it; else None.
 
         start, reading: see `view`.
-        end: of the binlog, as the server told it a moment ago.
+        end: of the binlog, as the server told it a moment ago. It must tell when the newest journal was created: the
+            stream may begin because the binlog was reset.
         """
         with self._turn:
-            if not self._is_covered(end):
+            if not end.began_ms or end.began_ms != self._times.newest_ms or not self._is_covered(end):
                 return None
             history, at = self._history, edge(start)
             known = history.ranges().of(at.order)

@@ -16,11 +16,17 @@ from canal_ha.source.positions.scan import Scanner, mariadb_set
 
 @dataclass(frozen=True, slots=True)
 class BinlogEnd:
-    """Where a binlog ended. asked_at: when that was asked, monotonic seconds. server: the server's settings then."""
+    """Where a binlog ended.
+
+    asked_at: when that was asked, monotonic seconds.
+    server: the server's settings then.
+    began_ms: when the newest journal was created, ms since 1970; 0 if nobody has asked.
+    """
 
     asked_at: float
     server: Flavor
     newest: LogPosition
+    began_ms: int = 0
 
 
 def newest(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -31,6 +32,7 @@ from canal_ha.errors import (
     CanalError,
     MalformedEvent,
     NoThread,
+    PositionLost,
     RingClosed,
     SourceRefused,
     SourceUnavailable,
@@ -541,6 +543,10 @@ class Dump:
             try:
                 server = flavor.examine(session)
                 newest = locate.newest(session, server, self._config, self._source)
+                began_ms = 0
+                with suppress(PositionLost):  # purged meanwhile
+                    scanner = Scanner(session, server, self._config, self._source, self.opened)
+                    began_ms = scanner.began_ms(newest.journal)
                 if tap.flows and server.identity != tap.server:
                     assert self._taps is not None
                     self._taps.moved(tap)
@@ -548,7 +554,7 @@ class Dump:
                     tap.end_if_stuck(reached, newest, self._go_on)
                     if not server.mariadb:
                         session.query(server.replicas_statement)
-                return locate.BinlogEnd(asked_at, server, newest)
+                return locate.BinlogEnd(asked_at, server, newest, began_ms)
             except SourceRefused:
                 return None  # what a dump of its own would meet too, it reports
             finally:
