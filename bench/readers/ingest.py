@@ -24,6 +24,7 @@ from canal_ha.sink import Sink
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.positions.locate import BinlogEnd
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, Upstream
 from canal_ha.store.ring import Ring
 from lab.mysql import CANAL
@@ -58,7 +59,9 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str, tls: TlsConfig
             assert batch is not None
             ring.ack(batch.range.end, batch.range.end_seq)
 
-    def make_decoder(source: Source, begin: LogPosition, *, searching: bool = False) -> Decoder:
+    def make_decoder(
+        source: Source, begin: LogPosition, *, searching: bool = False, end: BinlogEnd | None = None
+    ) -> Decoder:
         known = history.view(begin, dump, searching=searching)
         return Decoder(
             source=source,
