@@ -88,7 +88,7 @@ def test_no_ack_leaves_everything(served: Served) -> None:
             if not shown:
                 subscribed(served)
                 served.push(entries_segment(transaction(0)))
-            out, err = process.communicate(timeout=10)
+            out, err = process.communicate(timeout=60)
             assert (process.returncode, err) == (0, "")
             shown.append(
                 [line for line in out.splitlines() if " : " in line and "delay" not in line and "*" not in line]
