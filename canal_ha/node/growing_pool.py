@@ -1,8 +1,8 @@
 """GrowingPool: a pool that has few threads, and more while its calls hang. Reactor thread.
 
 Hundreds of threads that all have work hold each other up: they wait for the interpreter's lock. But each question to a
-source that hangs keeps a thread, and must not keep others from theirs. A call that takes long because the processor is
-busy gets no company: with more threads it would take longer.
+source that hangs keeps a thread, and must not keep others from theirs. Calls that take long because the processor is
+busy get no more threads, because these would slow them further.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from twisted.python.threadpool import ThreadPool
 T = TypeVar("T")
 
 LOOK_S = 0.5  # between two looks at whether calls hang
-HANGS_S = 2.0  # a call that runs for so long hangs
-GROWTH = 4  # how many times the threads there are then
+HANGS_S = 2.0  # a call that runs for this long hangs
+GROWTH = 4  # factor by which the number of threads grows then
 
 
 class GrowingPool:

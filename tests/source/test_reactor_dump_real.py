@@ -100,6 +100,20 @@ def dump_threads_here() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("dump-")]
 
 
+def refuse_one_thread(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the next dump get no thread. Return the names of the threads that were refused so far."""
+    start, refused = threading.Thread.start, list[str]()
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name.startswith("dump-") and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    return refused
+
+
 def test_a_dump_that_the_reactor_reads_has_no_thread(source_server: SqlServer, database: str) -> None:
     """A thousand streams at the end of the binlog need no thousand threads. What may block begins one."""
     make_table(source_server, database)
@@ -127,15 +141,7 @@ def test_a_dump_goes_on_when_there_can_be_threads_again(
     with Watched(source_server, database) as reading:
         reading.lend()
         until(lambda: not dump_threads_here(), what="the thread to end")
-        start, refused = threading.Thread.start, list[str]()
-
-        def refuse_once(thread: threading.Thread) -> None:
-            if thread.name.startswith("dump-") and not refused:
-                refused.append(thread.name)
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        monkeypatch.setattr(threading.Thread, "start", refuse_once)
+        refused = refuse_one_thread(monkeypatch)
         source_server.execute(f"CREATE TABLE {database}.other (id INT PRIMARY KEY)")
         reading.insert(1)
         assert len(refused) == 1
@@ -146,15 +152,7 @@ def test_a_dump_that_gets_no_thread_says_so_and_begins_later(
 ) -> None:
     """An operator sees which limit to raise."""
     make_table(source_server, database)
-    start, refused = threading.Thread.start, list[str]()
-
-    def refuse_once(thread: threading.Thread) -> None:
-        if thread.name.startswith("dump-") and not refused:
-            refused.append(thread.name)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    refuse_one_thread(monkeypatch)
     with Watched(source_server, database) as reading:
         reading.insert(1)
         errors = [event.error for event in reading.events if isinstance(event, DumpFailed)]
