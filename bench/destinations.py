@@ -1,6 +1,6 @@
 """Measures a node with many destinations of one server, each with an open stream, on an idle source.
 
-One process has a client for each destination. All of them wait in a GET. The figures: how long all streams need to
+One thread has a client for each destination. All of them wait in a GET. The figures: how long all streams need to
 open, the node's memory, threads and connections to the database, its processor time while nothing comes, and how long
 one row needs to reach every client.
 
@@ -11,93 +11,58 @@ one row needs to reach every client.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import resource
 import statistics
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from bench import measure, workloads
 from bench.suite import CLIENT_ID
-from canal_ha.client.async_connector import AsyncConnector
+from bench.waiting_clients import WaitingClients
 from lab import Node, SqlServer, follow
-from lab.ports import LOOPBACK
 
 TABLE = "bench.everywhere"
 OPEN_S = 600.0  # longest wait for all streams
-CONNECTS_AT_ONCE = 50
-WAIT_MS = 600_000
-ONE_ENTRY = 2  # of a GET by entries: the row and its transaction's end
+ROW_S = 60.0  # longest wait for one row
 
 
-class Clients:
-    """One client for each destination. arrived: monotonic seconds at which each of them has the newest row."""
-
-    def __init__(self, node: Node, names: Sequence[str]) -> None:
-        self._connectors = [
-            AsyncConnector(LOOPBACK, node.port, name, CLIENT_ID, so_timeout_ms=int(OPEN_S * 1000)) for name in names
-        ]
-        self.arrived: list[float] = []
-        self._all = asyncio.Event()
-
-    async def open(self) -> None:
-        """Subscribe all of them."""
-        gate = asyncio.Semaphore(CONNECTS_AT_ONCE)
-
-        async def one(connector: AsyncConnector) -> None:
-            async with gate:
-                await connector.connect()
-                await connector.subscribe("")
-
-        await asyncio.gather(*map(one, self._connectors))
-
-    async def read(self) -> None:
-        """Get batches until cancelled."""
-        await asyncio.gather(*map(self._read, self._connectors))
-
-    async def _read(self, connector: AsyncConnector) -> None:
-        while True:
-            message = await connector.get_without_ack(ONE_ENTRY, WAIT_MS, eager=True)
-            if not message.entries:
-                continue
-            self.arrived.append(time.monotonic())
-            if len(self.arrived) == len(self._connectors):
-                self._all.set()
-            await connector.ack(message.id)
-
-    async def row(self, server: SqlServer, number: int) -> list[float]:
-        """Write a row; return after how many seconds each client has it, sorted."""
-        self.arrived.clear()
-        self._all.clear()
-        committed = time.monotonic()
-        await asyncio.to_thread(server.execute, f"INSERT INTO {TABLE} VALUES ({number})")
-        await asyncio.wait_for(self._all.wait(), 60)
-        return sorted(at - committed for at in self.arrived)
+def row(clients: WaitingClients, server: SqlServer, number: int) -> list[float]:
+    """Write a row; return after how many seconds each client has it, sorted. Raises TimeoutError."""
+    clients.arrived.clear()
+    committed = time.monotonic()
+    with ThreadPoolExecutor(1) as writer:
+        written = writer.submit(server.execute, f"INSERT INTO {TABLE} VALUES ({number})")
+        arrived = clients.until_arrived(ROW_S, give_up=lambda: written.done() and written.exception() is not None)
+        written.result()
+    if not arrived:
+        raise TimeoutError(f"row {number} has not reached all clients after {ROW_S:g} s")
+    return sorted(at - committed for at in clients.arrived.values())
 
 
-async def measured(server: SqlServer, count: int, idle_s: float, rows: int, pause_s: float) -> None:
+def measured(server: SqlServer, count: int, idle_s: float, rows: int, pause_s: float) -> None:
     """Print the figures of one node."""
     server.execute("CREATE DATABASE IF NOT EXISTS bench", f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY)")
     names = [f"d{number:04}" for number in range(count)]
     began = time.monotonic()
-    with Node(dict.fromkeys(names, follow(server)), wait_for=names[-1:]) as node:
+    with Node(dict.fromkeys(names, follow(server)), wait_for=names[-1:]) as node, ExitStack() as stack:
         print(f"the node runs {count} destinations after {time.monotonic() - began:.1f} s", flush=True)
-        clients = Clients(node, names)
+        clients = stack.enter_context(closing(WaitingClients(node.port, names, CLIENT_ID)))
         began = time.monotonic()
-        await clients.open()
-        reading = asyncio.create_task(clients.read())
+        if not clients.until_connected(OPEN_S):
+            raise TimeoutError(f"the clients could not connect within {OPEN_S:g} s")
         server.execute(f"INSERT INTO {TABLE} VALUES (0)")
-        while len(clients.arrived) < count and time.monotonic() < began + OPEN_S:
-            await asyncio.sleep(0.05)
+        clients.until_arrived(OPEN_S)
         opened_s = time.monotonic() - began
         print(
             f"{len(clients.arrived)} streams have a first row after {opened_s:.1f} s;"
             f" {measure.cpu_seconds(node.pid):.1f} s of processor time of the node since its start",
             flush=True,
         )
-        await asyncio.sleep(10)  # what follows the opening
+        clients.pause(10)  # what follows the opening
         kinds = [str(row["Command"]) for row in server.query("SHOW PROCESSLIST")]
         dumps = sum("Binlog Dump" in kind for kind in kinds)
         others = len(kinds) - dumps - 2  # without the event scheduler and this question
@@ -109,7 +74,7 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int, paus
             flush=True,
         )
         before = measure.cpu_seconds(node.pid)
-        await asyncio.sleep(idle_s)
+        clients.pause(idle_s)
         used = (measure.cpu_seconds(node.pid) - before) / idle_s
         print(f"idle: {used:.1%} of a core", flush=True)
         threads = len(list(Path(f"/proc/{node.pid}/task").iterdir()))
@@ -117,8 +82,8 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int, paus
         before = measure.cpu_seconds(node.pid)
         found = []
         for number in range(1, rows + 1):
-            found.append(await clients.row(server, number))
-            await asyncio.sleep(pause_s)
+            found.append(row(clients, server, number))
+            clients.pause(pause_s)
         used = (measure.cpu_seconds(node.pid) - before) / rows
         last = [times[-1] * 1000 for times in found]
         middle = [statistics.median(times) * 1000 for times in found]
@@ -127,7 +92,6 @@ async def measured(server: SqlServer, count: int, idle_s: float, rows: int, paus
             f" all of them after {statistics.median(last):.0f} ms (at most {max(last):.0f}; {rows} rows);"
             f" {used * 1000:.0f} ms of the node's processor time for each, with the {pause_s:g} s behind it"
         )
-        reading.cancel()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the node inherits it
     with workloads.server(chosen.database) as server:
         server.execute("SET GLOBAL max_connections = 100000")
-        asyncio.run(measured(server, chosen.destinations, chosen.idle, chosen.rows, chosen.pause))
+        measured(server, chosen.destinations, chosen.idle, chosen.rows, chosen.pause)
     return 0
 
 
