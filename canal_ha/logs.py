@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from io import TextIOWrapper
 from ipaddress import ip_address
 from logging.handlers import RotatingFileHandler
@@ -267,8 +267,10 @@ class _LogFile(RotatingFileHandler):
             self._works()
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
-        """Return whether the record belongs into a new file."""
-        return steady_time.seconds() >= self._rotate_at and bool(super().shouldRollover(record))
+        """Return whether the record belongs in a new file. Python's own makes five system calls for that."""
+        if self.stream is None:
+            self.stream = self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes and steady_time.seconds() >= self._rotate_at
 
     def doRollover(self) -> None:
         """Begin a new file. If that fails, go on with this one for ROTATE_AGAIN_S."""
@@ -294,7 +296,7 @@ class _LogFile(RotatingFileHandler):
         _failing[Path(self.baseFilename)] = self
 
     def _works(self) -> None:
-        if not self._rotate_at:
+        if _failing and not self._rotate_at:
             _failing.pop(Path(self.baseFilename), None)
 
     def try_again(self) -> None:
@@ -374,6 +376,7 @@ def _is_directory_name(name: str) -> bool:
     return bool(name) and "/" not in name and name not in (".", "..")
 
 
+@lru_cache(1024)
 def _known_ip(host: str) -> str:
     """Return what Java prints after the slash. Names are not resolved, because a lookup can block."""
     if host == "localhost":
