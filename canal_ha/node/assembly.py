@@ -59,7 +59,7 @@ class Assembly:
         self._batch_ids = batch_ids
         self._reads = ReactorReads(reactor)
         self._taps = Taps(self._reads)
-        self._rounds = Rounds(reactor, TURNS)
+        self._rounds = Rounds(reactor, TURNS, lambda: self._reads.behind)
         self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
         self._cursor_pool.start()
         self._questions = GrowingPool(reactor, "questions", THREADS, QUESTION_THREADS)

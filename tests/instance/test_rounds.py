@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from canal_ha.instance.rounds import Rounds
+from canal_ha.instance.rounds import HELD_S, Rounds
 
 CHORES = 100
 PERIOD_S = 5.0
@@ -157,3 +158,67 @@ def test_a_chore_may_end_the_last_one_and_begin_another() -> None:
         clock.advance(1.0)
     assert called == [2.0, 3.0]
     assert len(clock.getDelayedCalls()) == 1
+
+
+def test_chores_do_not_compete_with_rows_that_wait() -> None:
+    """They begin when no rows wait, or after a part of the period. Each one is still called once in a period."""
+    clock, called, waits = Clock(), list[float](), True
+    rounds = Rounds(clock, 10, lambda: waits)
+    for _ in range(10):
+        rounds.every(1.0, lambda: called.append(clock.seconds()), never)
+    clock.pump([0.01] * 18)
+    assert called == []
+    waits = False
+    clock.advance(0.01)
+    assert len(called) == 1
+    waits = True
+    clock.pump([0.01] * 100)
+    assert 9 <= len(called) <= 11
+
+
+@pytest.mark.parametrize("period_s", [0.05, 0.2, 0.3, 1.0, 5.0])
+def test_rows_that_always_wait_take_no_call_from_a_chore(period_s: float) -> None:
+    """Each turn begins later, at most by HELD_S, and there are as many as without rows."""
+    clock, called = Clock(), list[float]()
+    rounds = Rounds(clock, 20, lambda: True)
+    rounds.every(period_s, lambda: called.append(clock.seconds()), never)
+    clock.pump([0.001] * round(20 * period_s * 1000))
+    gaps = [later - earlier for earlier, later in pairwise([0.0, *called])]
+    assert 18 <= len(called) <= 20
+    assert max(gaps) <= period_s + min(HELD_S, period_s / 4) + 0.01
+
+
+def test_turns_that_are_late_leave_rounds_of_the_reactor_to_others() -> None:
+    """If it served all late turns at once, nothing else would run meanwhile."""
+    clock, done = Clock(), list[str]()
+    rounds = Rounds(clock, 10)
+
+    def chore() -> None:
+        done.append("chore")
+        clock.callLater(0, done.append, "other")
+
+    for _ in range(10):
+        rounds.every(1.0, chore, never)
+    clock.advance(0.5)
+    assert done == ["chore", "other"] * 5
+
+
+@pytest.mark.parametrize("round_s", [0.05, 0.12, 0.2, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("rows_wait", [False, True])
+def test_long_rounds_of_the_reactor_do_not_make_chores_rare(round_s: float, rows_wait: bool) -> None:
+    """With one turn in each round, a chore of 1 s came every 5 s if a round took 0.5 s."""
+    clock, called = Clock(), list[float]()
+    rounds = Rounds(clock, 20, lambda: rows_wait)
+    for _ in range(10):
+        rounds.every(1.0, lambda: None, never)
+    rounds.every(1.0, lambda: called.append(clock.seconds()), never)
+    for _ in range(round(30 / round_s)):
+        clock.rightNow += round_s
+        ready = [call for call in clock.calls if call.getTime() <= clock.seconds()]
+        for call in ready:  # a timer that one of them sets has to wait for the next round
+            clock.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+    gaps = [later - earlier for earlier, later in pairwise(called)]
+    assert max(gaps) <= 1.5 + round_s
+    assert len(called) >= 30 / (1.0 + round_s)

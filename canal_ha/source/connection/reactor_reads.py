@@ -162,6 +162,11 @@ class ReactorReads:
             self.leave(lent)
         return False
 
+    @property
+    def behind(self) -> bool:
+        """Whether sockets that are ready wait for the next round."""
+        return bool(self._left)
+
     def _begin_round(self) -> None:
         self._round += 1
         self._used_s = 0.0
