@@ -23,5 +23,6 @@ def limited(hard: int) -> str:
 def test_the_soft_limit_of_open_files_does_not_fill_before_the_connections() -> None:
     """It becomes the hard one. A hard limit below the connections and a reserve is told."""
     assert limited(900).split() == ["900"]
-    assert "node.few_descriptors" in limited(600)
-    assert "needed" in limited(600)
+    told = limited(600)
+    assert "node.few_descriptors" in told
+    assert "needed" in told

@@ -50,6 +50,7 @@ def test_status_metrics_and_log_tell_which_streams_read_one_dump_and_how_it_ende
         for number in dump_threads(source_server):
             source_server.execute(f"KILL {number}")
         until(lambda: metrics(node)['canal_taps_ended{reason="lost"}'] == 1, what="the end of the tap")
+        assert f'canal_tap_streams{{address="{source_server.address}"}}' in metrics(node)
         names()
         log = (node.directory / "logs/canal/canal.log").read_text()
         assert f"tap.began source={source_server.address} replica={name}" in log

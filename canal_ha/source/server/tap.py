@@ -234,8 +234,8 @@ class Taps:
 
     @property
     def figures(self) -> TapFigures:
-        """Return what the metrics show."""
-        streams: Counter[str] = Counter()
+        """Return what the metrics show: 0 for a server whose tap has ended, because alerts need a series that stays."""
+        streams: Counter[str] = Counter(dict.fromkeys(self._records.addresses, 0))
         for tap in self._all:
             if tap.flows:
                 streams[tap.address] += tap.streams

@@ -45,10 +45,12 @@ class TapRecords:
     """See the module.
 
     ended: how many taps have ended, by the value of TapEnd.
+    addresses: of the servers of which a tap has begun since the node started.
     """
 
     def __init__(self) -> None:
         self.ended: Counter[str] = Counter({each.value: 0 for each in TapEnd})
+        self.addresses: set[str] = set()
         self._failing: dict[Hashable, _Failing] = {}
 
     def flows(self, key: Hashable, address: str, replica: str) -> None:
@@ -59,6 +61,7 @@ class TapRecords:
         replica: its name in the server's list of replicas.
         """
         self._failing.pop(key, None)
+        self.addresses.add(address)
         LOG.info("tap.began", source=address, replica=replica)
 
     def over(self, key: Hashable, address: str, replica: str, reason: TapEnd, error: str, streams: int) -> None:
