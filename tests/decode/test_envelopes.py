@@ -236,7 +236,7 @@ def column(texts: Sequence[str | None], kind: str, code: int) -> bytes:
 
 @pytest.mark.parametrize(("kind", "code", "values"), TYPES, ids=IDS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_json_of_each_type_is_what_python_writes(kind: str, code: int, values: Texts, data: st.DataObject) -> None:
     if kind == "json":
         values = values.filter(lambda text: not text.startswith("JSON_"))
@@ -248,7 +248,7 @@ def test_json_of_each_type_is_what_python_writes(kind: str, code: int, values: T
 
 @pytest.mark.parametrize(("kind", "code", "values"), TYPES, ids=IDS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_avro_of_each_type_is_what_fastavro_writes(kind: str, code: int, values: Texts, data: st.DataObject) -> None:
     if kind == "json":
         values = values.filter(lambda text: not text.startswith("JSON_"))

@@ -213,10 +213,12 @@ def test_thousands_of_small_transactions_leave_few_objects() -> None:
     server = Server(1)
     recent = Recent(kept=1000, pieces_most=256)
     segments: deque[Segment] = deque(maxlen=KEPT)
+    gc.collect()
     before = len(gc.get_objects())
     for number in range(1000):
         segments.append(server.transactions([[str(number)]]))
         recent.add(segments[-1])
+    gc.collect()
     assert len(gc.get_objects()) - before < 2000
     assert recent.fingerprints()[-KEPT:] == trail_of(*segments)
 
