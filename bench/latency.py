@@ -100,7 +100,7 @@ def paced(
     *,
     pace: int = PACES[0],
 ) -> Latency:
-    """Write transactions and measure when their rows arrive.
+    """Write transactions and measure when their rows reach a client of bench.readers.arrivals.
 
     reader: its name.
     kind, address: see bench.readers.arrivals.
@@ -108,11 +108,39 @@ def paced(
     environment: more variables for bench.readers.arrivals.
     pace: transactions a second.
     """
+    return observed(
+        suite,
+        reader,
+        lambda file: measure.python("bench.readers.arrivals", kind, address, rows, file),
+        rows,
+        environment,
+        pace=pace,
+    )
+
+
+def observed(
+    suite: Suite,
+    reader: str,
+    command: Callable[[str], list[str]],
+    rows: int,
+    environment: Mapping[str, str] | None = None,
+    *,
+    pace: int = PACES[0],
+    connects_s: float = 1.0,
+) -> Latency:
+    """Write transactions and measure when their rows arrive.
+
+    reader: its name.
+    command: of the client, which writes when rows arrive into a file; see bench.readers.arrivals.
+    rows: number of transactions.
+    environment: more variables for the client.
+    pace: transactions a second.
+    connects_s: until the first row; not required, because the client's position is fixed.
+    """
     with tempfile.TemporaryDirectory() as directory:
         files = [f"{directory}/{name}" for name in ("arrived", "committed")]
-        command = measure.python("bench.readers.arrivals", kind, address, rows, files[0])
-        arrivals = measure.start_reader(command, environment)
-        time.sleep(1)  # connects the client before the first row; not required, because its position is fixed
+        arrivals = measure.start_reader(command(files[0]), environment)
+        time.sleep(connects_s)
         writer = measure.run_reader(measure.python("bench.paced", suite.server.port, pace, rows, files[1]))
         measure.finish(arrivals)
         arrived, committed = (_array(Path(file)) for file in files)

@@ -59,6 +59,11 @@ def java_count(port: int, rows: int, batch_size: int) -> list[str]:
     return [*_java("-Xmx1g"), "Count", str(port), "bench", str(rows), str(batch_size)]
 
 
+def java_arrivals(port: int, rows: int, batch_size: int, file: str) -> list[str]:
+    """Return the command of canal's client that polls, and records when rows arrive. batch_size: kilobytes."""
+    return [*_java("-Xmx1g"), "Arrivals", str(port), "bench", str(rows), str(batch_size), file]
+
+
 def go(mode: str, server: SqlServer, written: Written, last: int) -> list[str]:
     """Return the command of go-mysql's syncer. mode: count (`last` is a number of rows) or relay (`last` is a port)."""
     program = installed() / "bench-go"
